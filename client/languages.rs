@@ -1,7 +1,8 @@
-// The clients in languages other than Rust: the one list that `xtask/src/clients.rs`, its tests and `tests/e2e/clients/` include.
+// The clients in languages other than Rust: the one list that `xtask/src/clients.rs`, its tests and
+// `tests/e2e/clients/` include.
 //
-// A row names the directory in `client/`, the programs that its `check` needs in `PATH`, and how to install them. The tests cast
-// a mixed team in the order of the rows.
+// A row names the directory in `client/`, the programs that its `check` needs in `PATH`, and how to install them. The
+// tests cast a mixed team in the order of the rows.
 
 languages! {
     python: ["python3"], "install Python 3.10 or newer with venv (Debian and Ubuntu: `sudo apt-get install python3-venv`)";

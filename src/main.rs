@@ -1,9 +1,9 @@
 //! The `teamwire` binary: the coordinator, the runner, and the command line for people and agents.
 //!
-//! Each subcommand has its own file or folder in `command/`. [`context`] resolves the coordinator's address and the caller's
-//! identity; [`config`] is the configuration of `serve`; [`failure`] turns errors into messages and exit codes; [`show`]
-//! prints replies as tables, lines or JSON; [`trace`] exports spans; [`authority`] issues certificates; `static_names` is for
-//! static builds.
+//! Each subcommand has its own file or folder in `command/`. [`context`] resolves the coordinator's address and the
+//! caller's identity; [`config`] is the configuration of `serve`; [`failure`] turns errors into messages and exit
+//! codes; [`show`] prints replies as tables, lines or JSON; [`trace`] exports spans; [`authority`] issues certificates;
+//! `static_names` is for static builds.
 //!
 //! Architecture invariant: the binary parses, calls the client or the server, and prints. It contains no rule.
 
@@ -23,7 +23,8 @@ use std::{io::Write as _, process::ExitCode};
 use clap::error::ErrorKind;
 use mimalloc::MiMalloc;
 
-/// A coordinator makes a few hundred allocations per call and often frees them on another thread; mimalloc is fast at both.
+/// A coordinator makes a few hundred allocations per call and often frees them on another thread; mimalloc is fast at
+/// both.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,7 +1,8 @@
 //! A path to this program that survives an upgrade.
 //!
-//! The system knows this program by the path behind all symbolic links, such as a directory of one version that the next upgrade
-//! removes. Settings and servers that outlive a command need the link, or the place on the PATH, by which the user starts it.
+//! The system knows this program by the path behind all symbolic links, such as a directory of one version that the
+//! next upgrade removes. Settings and servers that outlive a command need the link, or the place on the PATH, by which
+//! the user starts it.
 
 use std::{
     env,

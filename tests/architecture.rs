@@ -1,7 +1,8 @@
 //! Holds the invariants of the architecture: who may name whom, what only one place may use, how long a file may get.
 //!
-//! Plain reading of the sources: `use` declarations, and paths that begin with `crate`, `super` or a crate's name. A check
-//! that reads nothing finds nothing, so [`the_checks_find_the_violations_they_are_for`] runs each of them over made-up sources.
+//! Plain reading of the sources: `use` declarations, and paths that begin with `crate`, `super` or a crate's name. A
+//! check that reads nothing finds nothing, so [`the_checks_find_the_violations_they_are_for`] runs each of them over
+//! made-up sources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -90,9 +91,9 @@ const COORDINATOR_REASONS: [&str; 4] = ["DurabilityNotReached", "Internal", "Sto
 /// How many lines a file of the product may have.
 const LINES_MAX: usize = 500;
 
-/// The files with unsafe code: two of the product, of which one puts a child into its cgroup and has the kernel end it with its
-/// parent, and one calls the C library of a static build; and one that replaces the C library's clock and random numbers in
-/// simulations.
+/// The files with unsafe code: two of the product, of which one puts a child into its cgroup and has the kernel end it
+/// with its parent, and one calls the C library of a static build; and one that replaces the C library's clock and
+/// random numbers in simulations.
 const UNSAFE: [&str; 3] =
     ["agents/src/process/before_exec.rs", "src/static_names.rs", "tests/simulation/src/determinism.rs"];
 
@@ -295,8 +296,8 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns every path that a file's code names: those of its `use` declarations, and those in its expressions that begin
-/// with `crate`, `super` or a lower-case name which no `use` has brought in.
+/// Returns every path that a file's code names: those of its `use` declarations, and those in its expressions that
+/// begin with `crate`, `super` or a lower-case name which no `use` has brought in.
 fn paths(code: &str) -> BTreeSet<Vec<String>> {
     let mut found = BTreeSet::new();
     let mut expressions = String::new();
@@ -436,8 +437,8 @@ fn handed_on(of: &[&str], code: &str, modules: &BTreeMap<Vec<&str>, &str>) -> BT
     found
 }
 
-/// Finds files that name each other in a circle. A module that hands a name on from a module inside it does not name it; who
-/// takes the name from there names the file that defines it.
+/// Finds files that name each other in a circle. A module that hands a name on from a module inside it does not name
+/// it; who takes the name from there names the file that defines it.
 ///
 /// Unless they are strict, a module and those inside it count as one: what the inner ones name in it is left out.
 fn circles(sources: &Sources, are_strict: bool) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The console in a real Chromium, against the real binary: runs the tests in `console/test/`, each file as one test.
 //!
-//! `cargo xtask test` builds the page and finds the browser, which `TEAMWIRE_TEST_CHROMIUM` names. Without it, the tests are
-//! skipped with a notice; with `CI` set, that is a failure.
+//! `cargo xtask test` builds the page and finds the browser, which `TEAMWIRE_TEST_CHROMIUM` names. Without it, the
+//! tests are skipped with a notice; with `CI` set, that is a failure.
 
 use std::{collections::BTreeSet, env, fs, path::Path, process::Command};
 

@@ -1,9 +1,9 @@
-//! The images of deploy/Dockerfile and the services of deploy/compose.yaml, as `cargo xtask containers` builds them, in real
-//! containers on real networks of Docker.
+//! The images of deploy/Dockerfile and the services of deploy/compose.yaml, as `cargo xtask containers` builds them, in
+//! real containers on real networks of Docker.
 //!
-//! Without `TEAMWIRE_TEST_CONTAINERS`, which that command sets, the tests say so and are left out. A [`ContainerTest`] owns what a
-//! test starts and removes it in the end, also when the test fails. Nothing here waits for a time to pass: a test awaits
-//! what it wants to see, for as long as [`PATIENCE`].
+//! Without `TEAMWIRE_TEST_CONTAINERS`, which that command sets, the tests say so and are left out. A [`ContainerTest`]
+//! owns what a test starts and removes it in the end, also when the test fails. Nothing here waits for a time to pass:
+//! a test awaits what it wants to see, for as long as [`PATIENCE`].
 
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
@@ -45,8 +45,8 @@ for line in sys.stdin:
         print(json.dumps({"ack": said["id"]}), flush=True)
 "#;
 
-/// Sends one number after the other until there is a file `/tmp/stop`, each once the one before was stored. Says the last.
-/// Slow enough that an inbox holds what comes until a cut is noticed.
+/// Sends one number after the other until there is a file `/tmp/stop`, each once the one before was stored. Says the
+/// last. Slow enough that an inbox holds what comes until a cut is noticed.
 const SENDER: &str = r#"
 number=0
 until [ -e /tmp/stop ]; do

@@ -15,8 +15,8 @@ use tokio::io::AsyncWrite;
 
 use crate::{RunnerEvent, agent_text::Interface};
 
-/// The environment variable with the path of a file that `teamwire mcp` creates once a program has asked for its tools. A runner sets
-/// it, and so learns that its program has loaded them.
+/// The environment variable with the path of a file that `teamwire mcp` creates once a program has asked for its tools.
+/// A runner sets it, and so learns that its program has loaded them.
 pub const TOOLS_LOADED_VARIABLE: &str = "TEAMWIRE_TOOLS_LOADED";
 
 /// Called with the reply to every Join and the client that made it, before a program starts. Store the new credential
@@ -50,7 +50,8 @@ pub struct RunnerConfig {
     pub agent: AgentOptions,
     /// True: while the member has nothing in hand, the runner claims the next task for it. Default: false.
     pub takes_tasks: bool,
-    /// What answers a shutdown request. None: the program in [`Mode::Stdin`], the runner in [`Mode::Exec`]. Default: None.
+    /// What answers a shutdown request. None: the program in [`Mode::Stdin`], the runner in [`Mode::Exec`]. Default:
+    /// None.
     pub on_shutdown: Option<OnShutdown>,
     /// Whether a program that fails is restarted. Default: never.
     pub restart: Restart,
@@ -61,9 +62,9 @@ pub struct RunnerConfig {
     pub grace: Duration,
     /// How the program and its descendants are held together. Default: [`Containment::Auto`].
     pub containment: Containment,
-    /// A command that calls [`watch`](crate::watch), and that the runner starts beside itself: it kills the program and its
-    /// descendants when the runner dies. None: on Linux the kernel kills the program, and nothing kills its descendants.
-    /// Default: None.
+    /// A command that calls [`watch`](crate::watch), and that the runner starts beside itself: it kills the program and
+    /// its descendants when the runner dies. None: on Linux the kernel kills the program, and nothing kills its
+    /// descendants. Default: None.
     pub watchdog: Option<Vec<OsString>>,
     /// How often to renew the member's lease. The open session renews it as well. Default: 10 s.
     pub heartbeat_interval: Duration,
@@ -79,8 +80,8 @@ pub struct RunnerConfig {
     /// True: every child of the runner's process other than the program counts as a descendant of the program and is
     /// ended with it, whatever it did to detach itself. Right for a process that does nothing but run this runner.
     ///
-    /// False: outside a cgroup, descendants are recognized by their parents, their process group and a variable in their
-    /// environment, so that one which detaches twice and clears its environment escapes. Default: false.
+    /// False: outside a cgroup, descendants are recognized by their parents, their process group and a variable in
+    /// their environment, so that one which detaches twice and clears its environment escapes. Default: false.
     pub claims_orphans: bool,
     /// True: SIGTERM, SIGINT, SIGHUP and SIGQUIT end the program, and a second one kills it; SIGUSR1, SIGUSR2, SIGALRM,
     /// SIGVTALRM, SIGPROF and SIGIO do nothing. Default: true.
@@ -128,8 +129,8 @@ impl RunnerConfig {
         }
     }
 
-    /// Returns whether the runner approves a shutdown only between batches. With an explicit policy it approves at once,
-    /// so that a batch that never ends cannot hold it up.
+    /// Returns whether the runner approves a shutdown only between batches. With an explicit policy it approves at
+    /// once, so that a batch that never ends cannot hold it up.
     pub(crate) fn approves_between_batches(&self) -> bool {
         self.mode.is_exec() && self.on_shutdown.is_none()
     }
@@ -220,8 +221,8 @@ pub struct AgentOptions {
     pub approver: String,
     /// A command that serves [`mcp`](crate::mcp) over standard input and output. Empty: the program gets no tools.
     pub mcp_command: Vec<OsString>,
-    /// The directory that keeps the sessions of programs, so that a later runner of the same member resumes them. Only its owner
-    /// may have access. None: no session is kept.
+    /// The directory that keeps the sessions of programs, so that a later runner of the same member resumes them. Only
+    /// its owner may have access. None: no session is kept.
     pub sessions: Option<PathBuf>,
     /// True: the program starts a new session, even if an earlier runner left one.
     pub starts_session: bool,
@@ -270,8 +271,8 @@ pub enum AckPolicy {
     /// The program says so, with a line `{"ack": "MESSAGE_ID"}` or by answering the message.
     #[default]
     ExplicitOrReply,
-    /// The pipe took the line. This does not prove that the program read it: a message in the pipe of a program that dies
-    /// is lost.
+    /// The pipe took the line. This does not prove that the program read it: a message in the pipe of a program that
+    /// dies is lost.
     Written,
 }
 

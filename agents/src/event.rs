@@ -83,8 +83,8 @@ pub enum RunnerEvent {
         /// Why.
         detail: String,
     },
-    /// A line of the program looks as if it is meant for the runner, and is malformed, mistyped or ambiguous. The program
-    /// was sent the reason, if it reads its input.
+    /// A line of the program looks as if it is meant for the runner, and is malformed, mistyped or ambiguous. The
+    /// program was sent the reason, if it reads its input.
     LineRefused {
         /// Why, and what to do.
         detail: String,

@@ -17,8 +17,8 @@ pub mod exit_code {
     pub const USAGE: u8 = 64;
     /// The coordinator could not be reached at startup.
     pub const UNREACHABLE: u8 = 69;
-    /// The coordinator may not know how this ended; or another incarnation of the name has not ended yet, which may change
-    /// soon.
+    /// The coordinator may not know how this ended; or another incarnation of the name has not ended yet, which may
+    /// change soon.
     pub const OUTCOME_UNKNOWN: u8 = 75;
     /// The coordinator does not permit this, or no longer does.
     pub const NOT_PERMITTED: u8 = 77;
@@ -37,13 +37,13 @@ pub struct RunnerExit {
     /// The exit code for the runner's process.
     ///
     /// - 0: the shutdown was approved, the team was deleted, or the program succeeded.
-    /// - The program's own code, if it exited by itself or after a signal to the runner; 128 plus the signal's number, if
-    ///   a signal killed it; 127 or 126, if it could not be started.
+    /// - The program's own code, if it exited by itself or after a signal to the runner; 128 plus the signal's number,
+    ///   if a signal killed it; 127 or 126, if it could not be started.
     /// - 64: the configuration cannot be used.
     /// - 69: the coordinator could not be reached at startup.
     /// - 75: the outcome of the last call is unknown, or another incarnation of the name has not ended yet.
-    /// - 77: not permitted to join, or to continue because the member was stopped by force, its credential was revoked, or
-    ///   another process took over.
+    /// - 77: not permitted to join, or to continue because the member was stopped by force, its credential was revoked,
+    ///   or another process took over.
     pub code: u8,
     /// Why, in words for a person.
     pub detail: String,
@@ -173,8 +173,8 @@ pub(crate) struct End {
     pub(crate) exit: Option<Exit>,
     /// True: something that the program said was not confirmed.
     pub(crate) is_outcome_unknown: bool,
-    /// True: the program would probably fail in the same way again, because it was never ready to work or has said so. It is not
-    /// restarted.
+    /// True: the program would probably fail in the same way again, because it was never ready to work or has said so.
+    /// It is not restarted.
     pub(crate) is_final: bool,
 }
 

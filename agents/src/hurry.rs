@@ -11,7 +11,8 @@ use std::{
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// How long a runner in a hurry still takes to carry out its last calls: longer than it takes at most to kill its program.
+/// How long a runner in a hurry still takes to carry out its last calls: longer than it takes at most to kill its
+/// program.
 const LAST_CALLS: Duration = Duration::from_secs(6);
 
 /// Whether the runner must end without a grace period.
@@ -31,8 +32,8 @@ impl Hurry {
         self.over.cancel();
     }
 
-    /// Notes that nothing is left but calls to a coordinator that does not answer, so that the next signal gives them up. Returns
-    /// false if that was noted before.
+    /// Notes that nothing is left but calls to a coordinator that does not answer, so that the next signal gives them
+    /// up. Returns false if that was noted before.
     pub(crate) fn wait_for_coordinator(&self) -> bool {
         !self.waits.swap(true, Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Runs programs as members of a team.
 //!
 //! A [`Runner`] joins a team, starts a program, hands it the member's messages and tasks, acknowledges what the program
-//! has proven to have processed, answers on its behalf, and ends it, with every process it has started, when its shutdown is
-//! approved. [`agent_text`] holds what an agent reads.
+//! has proven to have processed, answers on its behalf, and ends it, with every process it has started, when its
+//! shutdown is approved. [`agent_text`] holds what an agent reads.
 //!
 //! # How it is built
 //!
@@ -24,9 +24,9 @@
 //! | [`agent_text`] | the text form of messages and tasks | [`visible`] |
 //! | [`visible`] | marks characters that a reader does not see | |
 //!
-//! One incarnation is one value with one owner, the adapter that runs it. There are no locks: besides the owner, only the
-//! heartbeat and the reporter of activity see its state. Anything that takes time, such as a call that the program asked for or a
-//! claim of the next task, runs separately, and its result comes back to the owner as an event.
+//! One incarnation is one value with one owner, the adapter that runs it. There are no locks: besides the owner, only
+//! the heartbeat and the reporter of activity see its state. Anything that takes time, such as a call that the program
+//! asked for or a claim of the next task, runs separately, and its result comes back to the owner as an event.
 //!
 //! ```no_run
 //! use teamwire_agents::{Runner, RunnerConfig};

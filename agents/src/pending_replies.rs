@@ -1,17 +1,17 @@
 //! Finds the message that a program's message answers, for programs that set no `in_reply_to`.
 //!
 //! A program that is fed one message after another answers the only message that it has in hand from the recipient. If
-//! there are several, the runner does not guess. A program that is started for a batch answers the last message of the batch
-//! from the recipient.
+//! there are several, the runner does not guess. A program that is started for a batch answers the last message of the
+//! batch from the recipient.
 //!
 //! The prompt of a member that a host starts never counts: it expects no reply, but a question that follows it may.
 //!
 //! Any other message is "in hand" from its hand-over until the program acknowledges it or answers it with
-//! `in_reply_to`. As long as the program has acknowledged nothing in this session, the first answer to a message also takes
-//! it out of hand, because no acknowledgement may ever come.
+//! `in_reply_to`. As long as the program has acknowledged nothing in this session, the first answer to a message also
+//! takes it out of hand, because no acknowledgement may ever come.
 //!
-//! The answer only gets an `in_reply_to`. It does not acknowledge: "I am working on it" is an answer, and a message must not
-//! leave the inbox before it is processed.
+//! The answer only gets an `in_reply_to`. It does not acknowledge: "I am working on it" is an answer, and a message
+//! must not leave the inbox before it is processed.
 
 use teamwire_client::{Client, Retry};
 use teamwire_proto::{
@@ -19,8 +19,8 @@ use teamwire_proto::{
     v1::{self, SenderKind, send_request},
 };
 
-/// How many messages are remembered. A session delivers at most 64 without acknowledgement; more can be in hand only if the
-/// runner acknowledges them by itself.
+/// How many messages are remembered. A session delivers at most 64 without acknowledgement; more can be in hand only if
+/// the runner acknowledges them by itself.
 const IN_HAND_MAX: usize = 256;
 
 /// The messages that the program may answer.
@@ -31,8 +31,8 @@ pub(crate) struct PendingReplies {
     is_batch: bool,
     /// True: the program has acknowledged a message in this session.
     acknowledges: bool,
-    /// True: these are the messages of an agent's turn. The end of the turn acknowledges them, and not their answers. So an agent
-    /// may say that it works on the only one, and answer it later.
+    /// True: these are the messages of an agent's turn. The end of the turn acknowledges them, and not their answers.
+    /// So an agent may say that it works on the only one, and answer it later.
     is_turn: bool,
     /// True: a message is not remembered, so the runner cannot tell whether a remembered one is the only one in hand.
     is_incomplete: bool,

@@ -1,8 +1,8 @@
 //! Marks characters that a reader does not see but a model reads.
 //!
-//! Hidden are control characters, line and paragraph separators, everything that changes the direction of text, tags (an
-//! invisible copy of ASCII), and all other characters without a shape, except those that a language or an emoji needs
-//! ([`is_hidden`]). Each kind of output has one function, and all of them go through [`replace_hidden`]:
+//! Hidden are control characters, line and paragraph separators, everything that changes the direction of text, tags
+//! (an invisible copy of ASCII), and all other characters without a shape, except those that a language or an emoji
+//! needs ([`is_hidden`]). Each kind of output has one function, and all of them go through [`replace_hidden`]:
 //!
 //! | output | function | a hidden character becomes |
 //! |---|---|---|
@@ -10,15 +10,16 @@
 //! | a line of JSON | [`json_line`] | `\\u202e`, which every JSON parser decodes to the character |
 //! | what a person reads at a terminal, and a log | [`shown`], [`shown_line`] | `\\u{202e}` |
 //!
-//! The console has its own, in `console/src/lib/text.ts`. `proto/testdata/hostile_text.json` has texts to test them with.
+//! The console has its own, in `console/src/lib/text.ts`. `proto/testdata/hostile_text.json` has texts to test them
+//! with.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 use teamwire_proto::visible::is_hidden;
 
-/// Returns a JSON value as one line without its end, in which every hidden character is written as an escape. It has the
-/// same meaning for every JSON parser.
+/// Returns a JSON value as one line without its end, in which every hidden character is written as an escape. It has
+/// the same meaning for every JSON parser.
 pub fn json_line(value: &Value) -> String {
     replace_hidden(&value.to_string(), |c, out| {
         let mut units = [0; 2];

@@ -54,7 +54,8 @@ Examples, in the folder bench/:
   cargo run --profile dist -- --fetch --markdown ../docs/benchmarks/results.md
   cargo run -- --render ../docs/benchmarks/results.md";
 
-/// The number of runs, and the seconds of a run, if nothing else is said: of a check, of a look, and of what is published.
+/// The number of runs, and the seconds of a run, if nothing else is said: of a check, of a look, and of what is
+/// published.
 const RUNS: [u32; 3] = [1, 3, 5];
 const SECONDS: [f64; 3] = [0.3, 1.0, 5.0];
 const WARM_UP: [f64; 3] = [0.1, 0.5, 1.0];
@@ -76,15 +77,16 @@ pub(crate) struct Cli {
     /// Check in a few minutes that everything works: less of everything, once. Other options take precedence.
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) quick: bool,
-    /// The seconds that each run is measured for, after a warm-up that isn't; at least 3 at low rates. [default: 1; with
-    /// --markdown: 5; quick: 0.3]
+    /// The seconds that each run is measured for, after a warm-up that isn't; at least 3 at low rates. [default: 1;
+    /// with --markdown: 5; quick: 0.3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     /// The number of runs of each candidate. [default: 3; with --markdown: 5; quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// The seconds to wait, before each run, until other programs use less than 5% of the processors and hardly wait for the
-    /// disk. After that, --markdown fails; otherwise the run takes place anyway. [default: 5; with --markdown: 60; quick: 0]
+    /// The seconds to wait, before each run, until other programs use less than 5% of the processors and hardly wait
+    /// for the disk. After that, --markdown fails; otherwise the run takes place anyway. [default: 5; with --markdown:
+    /// 60; quick: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     patience: Option<u64>,
     /// Publish even if the machine is busy. The page says how busy it was.

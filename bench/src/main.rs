@@ -1,14 +1,14 @@
 //! Teamwire's load generator and benchmarks.
 //!
-//! Every candidate runs as real processes on this machine, with the same messages: the released build of the coordinator over
-//! an embedded store or Redis, the baselines that it builds on, and the peers that could replace it. An absolute figure says
-//! more about the machine than about teamwire, so the runs of all candidates are interleaved, and what counts is the ratio of
-//! adjacent runs.
+//! Every candidate runs as real processes on this machine, with the same messages: the released build of the
+//! coordinator over an embedded store or Redis, the baselines that it builds on, and the peers that could replace it.
+//! An absolute figure says more about the machine than about teamwire, so the runs of all candidates are interleaved,
+//! and what counts is the ratio of adjacent runs.
 //!
-//! [`scenario`] has a module per measurement, [`candidate`] one per candidate. [`process`] owns the processes, [`fetch`]
-//! installs peers, [`quiet`] waits for other programs, and [`measure`] has the load loops and clocks. [`report`] collects the
-//! figures of a scenario, and [`results`] keeps them with their [`provenance`]; [`terminal`] and [`plot`] show them, and [`page`]
-//! those of all scenarios.
+//! [`scenario`] has a module per measurement, [`candidate`] one per candidate. [`process`] owns the processes,
+//! [`fetch`] installs peers, [`quiet`] waits for other programs, and [`measure`] has the load loops and clocks.
+//! [`report`] collects the figures of a scenario, and [`results`] keeps them with their [`provenance`]; [`terminal`]
+//! and [`plot`] show them, and [`page`] those of all scenarios.
 
 mod candidate;
 mod cli;
@@ -212,8 +212,8 @@ fn publish(cli: &Cli, scenario: Scenario, results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// Returns the binary to measure, and the commit that it was built from if that is known. Figures of an unknown commit are not
-/// published.
+/// Returns the binary to measure, and the commit that it was built from if that is known. Figures of an unknown commit
+/// are not published.
 fn binary(cli: &Cli, beside: &Path) -> Result<(PathBuf, Option<String>)> {
     let (path, built_from) = match &cli.teamwire {
         Some(path) => (path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?, None),
@@ -254,8 +254,8 @@ fn settings(cli: &Cli, teamwire: PathBuf, directory: &Path) -> Result<(Bench, Op
     Ok((bench, no_redis))
 }
 
-/// Builds teamwire as it is released, with the cargo that runs this program, into the same directory. Returns the commit of the
-/// source. `None`: cargo does not run this program, so nothing was built; or the commit is unknown.
+/// Builds teamwire as it is released, with the cargo that runs this program, into the same directory. Returns the
+/// commit of the source. `None`: cargo does not run this program, so nothing was built; or the commit is unknown.
 fn build() -> Result<Option<String>> {
     let Some(cargo) = env::var_os("CARGO") else { return Ok(None) };
     let product = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -94,8 +94,8 @@ impl Measurement {
     }
 }
 
-/// Runs a closed loop: each caller calls again as soon as its last call returns. Slow replies reduce the load, so this measures
-/// throughput, not latency at a given load.
+/// Runs a closed loop: each caller calls again as soon as its last call returns. Slow replies reduce the load, so this
+/// measures throughput, not latency at a given load.
 pub(crate) async fn closed_loop<C, F>(callers: usize, (begin, end): Window, call: C) -> Result<Measurement>
 where
     C: Fn(usize) -> F + Clone + Send + 'static,
@@ -143,12 +143,12 @@ struct Answers {
     failure: Mutex<Option<Error>>,
 }
 
-/// Runs an open loop: calls at a fixed rate, whether or not earlier calls have returned. Latency counts from the instant at
-/// which a call was due, so a stall shows in every call that it delayed (which corrects for coordinated omission). `call`
-/// takes its number and that instant.
+/// Runs an open loop: calls at a fixed rate, whether or not earlier calls have returned. Latency counts from the
+/// instant at which a call was due, so a stall shows in every call that it delayed (which corrects for coordinated
+/// omission). `call` takes its number and that instant.
 ///
-/// A thread makes the calls, because the runtime's timers have a resolution of only a millisecond. The kernel prefers it if it
-/// may: with as many busy threads as processors, it would wait for milliseconds each time it wakes up.
+/// A thread makes the calls, because the runtime's timers have a resolution of only a millisecond. The kernel prefers
+/// it if it may: with as many busy threads as processors, it would wait for milliseconds each time it wakes up.
 pub(crate) async fn open_loop<C, F>(per_second: f64, window: Window, call: C) -> Result<Paced>
 where
     C: Fn(usize, Instant) -> F + Send + 'static,

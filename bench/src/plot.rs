@@ -46,7 +46,8 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>> {
     fs::create_dir_all(directory)?;
     let (scenario, cases) = (&results.scenario, results.cases());
-    // Three or more cases that differ only in their leading number, and in the plural after it, become the points of lines.
+    // Three or more cases that differ only in their leading number, and in the plural after it, become the points of
+    // lines.
     let after_number = |case: &[&Series]| case[0].case.split_once(' ').map(|(_, rest)| rest.to_owned());
     let singular = |case: &[&Series]| after_number(case).map(|rest| rest.replacen("s,", ",", 1));
     let is_point = |case: &Vec<&Series>| {

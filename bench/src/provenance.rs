@@ -1,4 +1,5 @@
-//! Where figures come from. Only figures of one version, built from one commit, on one machine can be compared with each other.
+//! Where figures come from. Only figures of one version, built from one commit, on one machine can be compared with
+//! each other.
 
 use std::{
     path::Path,
@@ -45,8 +46,8 @@ impl Provenance {
     }
 }
 
-/// Returns the commit of this source tree, and whether files differ from it. What the benchmark writes itself does not count.
-/// `None`: the tree has no history.
+/// Returns the commit of this source tree, and whether files differ from it. What the benchmark writes itself does not
+/// count. `None`: the tree has no history.
 pub(crate) fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,7 +1,7 @@
 //! Waits before each measurement until other programs leave the machine alone.
 //!
-//! Averages of the last minute would contain what the benchmark itself did. So this looks at a moment in which the benchmark
-//! does nothing: how much of the processors others use, and how long they wait for the disk.
+//! Averages of the last minute would contain what the benchmark itself did. So this looks at a moment in which the
+//! benchmark does nothing: how much of the processors others use, and how long they wait for the disk.
 
 use std::{thread::available_parallelism, time::Duration};
 

@@ -45,8 +45,8 @@ impl Report {
         Self { scenario, series: Vec::new(), absent: Vec::new(), latencies: Vec::new(), began }
     }
 
-    /// Adds the figures of a run. Each candidate of a case must run once before any runs again: a run is compared with that of
-    /// each baseline in the same turn.
+    /// Adds the figures of a run. Each candidate of a case must run once before any runs again: a run is compared with
+    /// that of each baseline in the same turn.
     pub(crate) fn add(&mut self, case: &str, candidate: Row, figures: &[Figure]) {
         let shown: Vec<_> = figures.iter().map(|(name, value)| format!("{} {name}", number(*value))).collect();
         let (seconds, scenario) = (self.began.elapsed().as_secs(), self.scenario);

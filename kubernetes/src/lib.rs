@@ -1,7 +1,7 @@
 //! Starts members of a team as Jobs of Kubernetes.
 //!
-//! [`Jobs`] is the backend of a host: it turns an order into a Job with one Pod, watches both, and explains in words why a Pod
-//! does not start or how it ended. A profile is a Pod template, which [`Profiles`] reads.
+//! [`Jobs`] is the backend of a host: it turns an order into a Job with one Pod, watches both, and explains in words
+//! why a Pod does not start or how it ended. A profile is a Pod template, which [`Profiles`] reads.
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
@@ -15,11 +15,11 @@
 //!
 //! # Why no name ever has two Pods
 //!
-//! A Job's name is derived from the order's id, so a second start of an order is a conflict at the API server. A Job has at
-//! most one Pod: it never retries (`backoffLimit: 0`) and never replaces a Pod that is still terminating. The host creates the
-//! Job suspended, and resumes it once the Secret with the join token exists. So a Job without a token has no Pod, and a Pod
-//! never sees the token of an earlier attempt. To end a member, the host suspends its Job: the Pod ends, and the Job holds the
-//! reason until the host has reported it.
+//! A Job's name is derived from the order's id, so a second start of an order is a conflict at the API server. A Job
+//! has at most one Pod: it never retries (`backoffLimit: 0`) and never replaces a Pod that is still terminating. The
+//! host creates the Job suspended, and resumes it once the Secret with the join token exists. So a Job without a token
+//! has no Pod, and a Pod never sees the token of an earlier attempt. To end a member, the host suspends its Job: the
+//! Pod ends, and the Job holds the reason until the host has reported it.
 
 mod api;
 mod backend;

@@ -13,7 +13,8 @@ use crate::{
     words::{self, End, Obstacle},
 };
 
-/// How long before an order expires the host gives up its member, so that the reason reaches the member that ordered it.
+/// How long before an order expires the host gives up its member, so that the reason reaches the member that ordered
+/// it.
 const MARGIN: Duration = Duration::from_secs(2);
 
 /// What the host knows about an order.

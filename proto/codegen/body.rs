@@ -1,5 +1,5 @@
-//! The table of message kinds, from the `kind_policy` of the fields of `Message.body`, and what all kinds have in common
-//! read out of any of them.
+//! The table of message kinds, from the `kind_policy` of the fields of `Message.body`, and what all kinds have in
+//! common read out of any of them.
 
 use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 

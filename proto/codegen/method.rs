@@ -1,5 +1,5 @@
-//! The table of RPCs, from their `idempotency_level` and `call_policy`, the `wait_policy` of their requests and the `debug_redact`
-//! of their replies.
+//! The table of RPCs, from their `idempotency_level` and `call_policy`, the `wait_policy` of their requests and the
+//! `debug_redact` of their replies.
 
 use protox::prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 

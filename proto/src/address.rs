@@ -46,8 +46,8 @@ pub struct TcpAddress {
 pub struct AddressError(&'static str);
 
 impl Address {
-    /// Reads a list of 1 to [`ADDRESSES_MAX`] addresses with commas between them: all with the same scheme, so that a client
-    /// cannot be led from one that proves who answers to one that does not.
+    /// Reads a list of 1 to [`ADDRESSES_MAX`] addresses with commas between them: all with the same scheme, so that a
+    /// client cannot be led from one that proves who answers to one that does not.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, AddressError> {
         // Counted before they are collected: the text is untrusted.
         if text.split(',').count() > ADDRESSES_MAX {
@@ -86,7 +86,8 @@ impl Address {
         }
     }
 
-    /// Returns whether any program of this machine could listen there: it has neither TLS nor a Unix socket to prove who answers.
+    /// Returns whether any program of this machine could listen there: it has neither TLS nor a Unix socket to prove
+    /// who answers.
     pub fn is_unproven(&self) -> bool {
         self.is_plain() && self.is_loopback()
     }

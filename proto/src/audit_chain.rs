@@ -36,7 +36,8 @@ pub enum Break {
     Head(u64),
 }
 
-/// Verifies a chain. `records`: all of its entries, in order, read after `chain`; those that were added since are ignored.
+/// Verifies a chain. `records`: all of its entries, in order, read after `chain`; those that were added since are
+/// ignored.
 pub fn verify(chain: &v1::AuditChain, records: &[v1::AuditRecord]) -> Result<(), Break> {
     let known = records.iter().position(|record| record.sequence > chain.last_sequence).unwrap_or(records.len());
     let Some(first) = records[..known].first() else {

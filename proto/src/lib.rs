@@ -1,11 +1,13 @@
 //! The protocol of teamwire: what clients and coordinators exchange, and the rules that both must know.
 //!
 //! - [`v1`]: the generated protocol, from `proto/teamwire/v1`.
-//! - [`body`], [`method`], [`reason`]: the tables of message kinds, RPCs and reasons, generated from the protocol's options.
+//! - [`body`], [`method`], [`reason`]: the tables of message kinds, RPCs and reasons, generated from the protocol's
+//!   options.
 //! - [`refusal`]: an error with its reason, which travels in a `tonic::Status`.
 //! - [`name`], [`credential`], [`id`]: string fields with a format, parsed once at the edge.
 //! - [`address`], [`join_string`]: where a coordinator listens, and the one word to paste to join from another machine.
-//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values; [`visible`]: which characters they see.
+//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values; [`visible`]: which characters they
+//!   see.
 //! - [`duration`]: durations, from their protocol form.
 //! - [`audit_chain`]: how the entries of the audit log are bound to each other.
 //! - `failpoint`: places at which a test can kill a coordinator or a host.

@@ -15,8 +15,8 @@ pub const LEAD_ALIAS: &str = "team-lead";
 /// Names that no member can bear: those of senders that are not members, and the lead's alias.
 pub const RESERVED: [&str; 3] = ["operator", "coordinator", LEAD_ALIAS];
 
-/// The name of a team or a member: 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`. Keeps how it was written. Comparison is
-/// case-insensitive.
+/// The name of a team or a member: 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`. Keeps how it was written.
+/// Comparison is case-insensitive.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name {

@@ -105,8 +105,8 @@ impl From<Refusal> for Status {
     }
 }
 
-/// How many bytes of a refusal's text are sent. It travels in the headers, up to three times, and many clients accept no
-/// more than 8 KiB of headers.
+/// How many bytes of a refusal's text are sent. It travels in the headers, up to three times, and many clients accept
+/// no more than 8 KiB of headers.
 const MESSAGE_BYTES_MAX: usize = 1_400;
 
 /// How many bytes of a refusal's metadata are sent.

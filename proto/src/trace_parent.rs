@@ -1,7 +1,8 @@
-//! The trace that a call or a message belongs to, in the form of W3C trace context: `00-TRACE-SPAN-FLAGS`, 55 characters.
+//! The trace that a call or a message belongs to, in the form of W3C trace context: `00-TRACE-SPAN-FLAGS`, 55
+//! characters.
 //!
-//! With the feature `opentelemetry`, spans are connected to it. A span has no trace parent unless an OpenTelemetry layer
-//! records it; asking costs next to nothing.
+//! With the feature `opentelemetry`, spans are connected to it. A span has no trace parent unless an OpenTelemetry
+//! layer records it; asking costs next to nothing.
 
 #[cfg(feature = "opentelemetry")]
 pub use spans::{adopt, link, of};

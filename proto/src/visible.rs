@@ -14,10 +14,11 @@ pub fn is_visible(text: &str) -> bool {
     text.chars().any(|c| !has_no_shape(c) && !is_blank(c) && !is_mark(c))
 }
 
-/// Returns whether a character is a control character or a line separator, changes the direction of text, or shows nothing.
+/// Returns whether a character is a control character or a line separator, changes the direction of text, or shows
+/// nothing.
 ///
-/// Spaces have a shape: a reader sees their width. Variation selectors and joiners have none, although they can change the
-/// characters beside them.
+/// Spaces have a shape: a reader sees their width. Variation selectors and joiners have none, although they can change
+/// the characters beside them.
 pub fn has_no_shape(c: char) -> bool {
     c.is_control()
         // Separators of lines and paragraphs, and the marks of interlinear annotations.
@@ -30,11 +31,12 @@ pub fn ends_line(c: char) -> bool {
     matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns whether a reader does not see a character between its neighbors, so that it must be marked. `before`: the character
-/// before it, unless that was marked.
+/// Returns whether a reader does not see a character between its neighbors, so that it must be marked. `before`: the
+/// character before it, unless that was marked.
 ///
 /// A character without a shape is marked, except where a language or an emoji needs it:
-/// - a joiner or non-joiner behind a letter or sign of a script that joins letters, as in Persian and the Indic scripts;
+/// - a joiner or non-joiner behind a letter or sign of a script that joins letters, as in Persian and the Indic
+///   scripts;
 /// - a zero-width space behind a letter or sign of a script that does not separate words, as in Thai and Khmer;
 /// - the variation selectors of Mongolian, behind a Mongolian letter;
 /// - a text or emoji variation selector behind an emoji, and in keycaps; and a joiner between two emoji.

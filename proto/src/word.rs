@@ -81,8 +81,8 @@ pub fn summary(message: &Message) -> String {
 /// How many characters are shown of what a request says that has no summary.
 const SAID_CHARS_MAX: usize = 200;
 
-/// Returns what a request asks for: the tool and the command of a permission, or else its summary, or else the first line of its
-/// text; empty if it says nothing.
+/// Returns what a request asks for: the tool and the command of a permission, or else its summary, or else the first
+/// line of its text; empty if it says nothing.
 pub fn asked_for(request: &Request) -> String {
     if request.kind() == RequestKind::Permission {
         return one_line(&permission(&request.tool, &request.content, &request.summary));
@@ -92,17 +92,17 @@ pub fn asked_for(request: &Request) -> String {
     shorten(first, SAID_CHARS_MAX)
 }
 
-/// Up to how many characters all of it is shown what permission is asked for. More than a shortened one has, so that shortening
-/// it again changes nothing.
+/// Up to how many characters all of it is shown what permission is asked for. More than a shortened one has, so that
+/// shortening it again changes nothing.
 const WHOLE_CHARS_MAX: usize = 240;
 
 /// How many characters are shown of the beginning and of the end of a longer one.
 const SHOWN_AT_ENDS: [usize; 2] = [140, 60];
 
-/// Returns what permission is asked for, in one line: the tool, and the command or the edit itself. Of a long one, the beginning
-/// and the end, so that nothing hides behind a long beginning. An end of a line is shown: what follows a comment may be a command. The
-/// summary only replaces a missing detail, and is marked, because the member that asks can write anything there. The caller must make
-/// control characters visible.
+/// Returns what permission is asked for, in one line: the tool, and the command or the edit itself. Of a long one, the
+/// beginning and the end, so that nothing hides behind a long beginning. An end of a line is shown: what follows a
+/// comment may be a command. The summary only replaces a missing detail, and is marked, because the member that asks
+/// can write anything there. The caller must make control characters visible.
 pub fn permission(tool: &str, detail: &str, summary: &str) -> String {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines = detail.split(ends_line).map(words).filter(|line| !line.is_empty());
@@ -125,8 +125,8 @@ pub fn permission(tool: &str, detail: &str, summary: &str) -> String {
     }
 }
 
-/// Describes how a member's process ended: whether it had approved its shutdown, its exit code or signal, what its runner had to
-/// do, and the report's detail. Reads on after the member's name or "exited:".
+/// Describes how a member's process ended: whether it had approved its shutdown, its exit code or signal, what its
+/// runner had to do, and the report's detail. Reads on after the member's name or "exited:".
 pub fn exit(report: &ExitReport) -> String {
     brief_exit(report) + &because(report)
 }

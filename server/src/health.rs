@@ -39,8 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the store may be silent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// How many times in a row the store must refuse a write before that is reported, except at startup: a single refusal is normal
-/// while another server takes over.
+/// How many times in a row the store must refuse a write before that is reported, except at startup: a single refusal
+/// is normal while another server takes over.
 const REFUSALS_MIN: u32 = 2;
 
 /// The service that tells whether the process runs: SERVING as long as it does. Liveness probes use it; a coordinator

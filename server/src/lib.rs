@@ -9,8 +9,8 @@
 //! - [`telemetry`]: metrics and spans. [`health`]: whether the coordinator can work.
 //! - [`server`]: [`server::run`] builds a coordinator and serves it.
 //!
-//! Architecture invariant: dependencies go `grpc` > `delivery` > `coordinator` > `notify` > `domain` > `store`, never back;
-//! `tests/architecture.rs` enforces this.
+//! Architecture invariant: dependencies go `grpc` > `delivery` > `coordinator` > `notify` > `domain` > `store`, never
+//! back; `tests/architecture.rs` enforces this.
 
 pub mod budget;
 pub mod console;

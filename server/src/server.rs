@@ -262,8 +262,8 @@ impl Background {
         self.spawn(health::run(store, Arc::clone(metrics), reporters, Services::HEALTH_NAMES, draining.clone()));
     }
 
-    /// Ends the tasks, waits until the sessions have recorded how far they got, and renews the leases of this coordinator's
-    /// members one last time, within a limit.
+    /// Ends the tasks, waits until the sessions have recorded how far they got, and renews the leases of this
+    /// coordinator's members one last time, within a limit.
     async fn end(self, heartbeats: &Heartbeats, coordinator: &Coordinator, limit: Duration) {
         self.stop.cancel();
         self.tasks.close();

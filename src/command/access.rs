@@ -15,15 +15,16 @@ const PREFIX_MIN: usize = 4;
 pub(super) enum Access {
     /// List the valid credentials of your team, with their last use
     ///
-    /// The lead and the operator see invitations, sign-ins to the console, and the credentials of members, hosts and observers.
-    /// Every other member sees its own sign-ins.
+    /// The lead and the operator see invitations, sign-ins to the console, and the credentials of members, hosts and
+    /// observers. Every other member sees its own sign-ins.
     List(List),
     /// Revoke a credential, for example because it leaked
     ///
-    /// From then on, no coordinator accepts it. Streams and waiting calls that were begun with it end within 2 s. A member whose credential is revoked
-    /// stays in the team with its inbox. But its runner ends the program, because the runner can no longer act for the member.
-    /// To let the member come back, give it a new invitation: `teamwire invite NAME`. To end a member, use `teamwire shutdown`
-    /// instead. To replace your own credential, use `teamwire join --new-credential`.
+    /// From then on, no coordinator accepts it. Streams and waiting calls that were begun with it end within 2 s. A
+    /// member whose credential is revoked stays in the team with its inbox. But its runner ends the program, because
+    /// the runner can no longer act for the member. To let the member come back, give it a new invitation: `teamwire
+    /// invite NAME`. To end a member, use `teamwire shutdown` instead. To replace your own credential, use `teamwire
+    /// join --new-credential`.
     Revoke(Revoke),
 }
 
@@ -104,8 +105,8 @@ impl Revoke {
     }
 }
 
-/// Returns the credential that a person means: by its id, the beginning of it, or the name of its member. `None`: it is not in
-/// the list.
+/// Returns the credential that a person means: by its id, the beginning of it, or the name of its member. `None`: it is
+/// not in the list.
 fn choose<'l>(listed: &'l [v1::Credential], which: &str) -> Result<Option<&'l v1::Credential>, Failure> {
     let is_of =
         |found: &&v1::Credential| found.kind() == CredentialKind::Member && found.member.eq_ignore_ascii_case(which);

@@ -14,9 +14,9 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Approve a request
 ///
-/// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks.
-/// Approving a permission request allows its author to use the tool as described, once. Before that, the command shows the tool
-/// and everything that it would do, and asks for confirmation if you are at a terminal.
+/// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks. Approving a
+/// permission request allows its author to use the tool as described, once. Before that, the command shows the tool and
+/// everything that it would do, and asks for confirmation if you are at a terminal.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub(super) struct Approve {
@@ -130,8 +130,8 @@ fn confirm(request: &v1::Request, yes: bool, output: Output) -> Result<(), Failu
     ask(&format!("Approve {}?", show::summary_of_request(request)))
 }
 
-/// Refuses a request of another kind, and names the command that answers it. Leaves an order to the client, which says what to
-/// do with it.
+/// Refuses a request of another kind, and names the command that answers it. Leaves an order to the client, which says
+/// what to do with it.
 fn expect_kind(request: &v1::Request, kind: RequestKind, approve: bool) -> Result<(), Failure> {
     let request_id = &request.id;
     let group = match request.kind() {

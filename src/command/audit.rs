@@ -19,9 +19,9 @@ const READS_MAX: usize = 3;
 
 /// Show or verify the audit log: who used which powers, and who was refused
 ///
-/// Shows invitations, joins, forced stops, changes of the lead, teams created and deleted, orders to hosts, credentials created and
-/// revoked, sign-ins, backups, and calls that the caller was not allowed to make. Only the operator and a team's lead can use
-/// this command. The log of a team remains when the team is deleted.
+/// Shows invitations, joins, forced stops, changes of the lead, teams created and deleted, orders to hosts, credentials
+/// created and revoked, sign-ins, backups, and calls that the caller was not allowed to make. Only the operator and a
+/// team's lead can use this command. The log of a team remains when the team is deleted.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire audit --since 24h\n    teamwire --team acme audit --all --json > acme.jsonl\n    teamwire audit --verify"

@@ -17,8 +17,8 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Issue TLS certificates for a coordinator on a private network
 ///
-/// The first run creates a certificate authority (ca.crt, ca.key); later runs reuse it. Every run issues a certificate for
-/// the coordinator (server.crt, server.key) and one for each --client. Run it again to renew certificates or to add
+/// The first run creates a certificate authority (ca.crt, ca.key); later runs reuse it. Every run issues a certificate
+/// for the coordinator (server.crt, server.key) and one for each --client. Run it again to renew certificates or to add
 /// clients. Keep ca.key secret: anyone who has it can impersonate the coordinator.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire certs --host coordinator.example --dir certs")]
@@ -63,8 +63,8 @@ impl Certs {
         Ok(())
     }
 
-    /// Returns the distinct hosts of the coordinator's certificate. Names given by the user come first, because the printed
-    /// advice uses the first one.
+    /// Returns the distinct hosts of the coordinator's certificate. Names given by the user come first, because the
+    /// printed advice uses the first one.
     fn hosts(&self) -> Result<Vec<String>, Failure> {
         let mut hosts = self.hosts.clone();
         if hosts.is_empty() {

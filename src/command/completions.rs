@@ -8,8 +8,8 @@ use crate::failure::Failure;
 
 /// Print a completion script for your shell
 ///
-/// The script completes commands and options, and asks the coordinator for the names of members, teams, requests and tasks
-/// when you press Tab.
+/// The script completes commands and options, and asks the coordinator for the names of members, teams, requests and
+/// tasks when you press Tab.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire completions bash > ~/.local/share/bash-completion/completions/teamwire\n    teamwire completions zsh > ~/.zfunc/_teamwire\n    teamwire completions fish > ~/.config/fish/completions/teamwire.fish"

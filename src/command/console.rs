@@ -30,11 +30,11 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Open the console, a web page that shows the team, in a browser
 ///
-/// The page shows members, messages, approvals and the board as they change. On it, you can do most of what you can do at the
-/// command line. The coordinator serves the page; see `console.enabled` in `teamwire serve --print-config`. This command signs
-/// you in as your current identity, and says which identity that is. It prints a code and, unless you add --no-open, passes the
-/// code to the browser. The code works once and expires after 60 seconds. You are signed out after 8 hours, or earlier if you
-/// sign out or your identity ends. With --as operator, you see every team.
+/// The page shows members, messages, approvals and the board as they change. On it, you can do most of what you can do
+/// at the command line. The coordinator serves the page; see `console.enabled` in `teamwire serve --print-config`. This
+/// command signs you in as your current identity, and says which identity that is. It prints a code and, unless you add
+/// --no-open, passes the code to the browser. The code works once and expires after 60 seconds. You are signed out
+/// after 8 hours, or earlier if you sign out or your identity ends. With --as operator, you see every team.
 ///
 /// If this machine has no browser, open the address elsewhere, and enter the code there.
 #[derive(Args, Debug)]
@@ -135,11 +135,11 @@ fn whose(credential: &str) -> String {
     }
 }
 
-/// Opens the page in a browser. Returns the file that leads the browser there, to be kept until it has. `None`: no browser can
-/// be opened.
+/// Opens the page in a browser. Returns the file that leads the browser there, to be kept until it has. `None`: no
+/// browser can be opened.
 ///
-/// The code must not be an argument of the browser's process, where other users of the machine could see it. So the browser opens
-/// a file that only its owner can read, which leads on to the address with the code.
+/// The code must not be an argument of the browser's process, where other users of the machine could see it. So the
+/// browser opens a file that only its owner can read, which leads on to the address with the code.
 fn open(address: &str, code: &str) -> Option<NamedTempFile> {
     if !has_display() {
         return None;

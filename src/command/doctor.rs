@@ -22,8 +22,8 @@ use crate::{
 ///
 /// - writes lost: the store has lost changes in the last hour that the coordinator had confirmed
 ///
-/// - quota exceeded: the team, its tasks, or the history of its tasks has reached its quota, so teammates can add nothing more
-///   to it
+/// - quota exceeded: the team, its tasks, or the history of its tasks has reached its quota, so teammates can add
+///   nothing more to it
 ///
 /// - not delivered: messages wait because no process reads the inbox
 ///
@@ -43,14 +43,15 @@ use crate::{
 ///
 /// - failed: the member's program failed and left messages behind
 ///
-/// - failing: the member's program runs, but one of its turns failed at least 30 s ago (see --patience), and none has succeeded
-///   since
+/// - failing: the member's program runs, but one of its turns failed at least 30 s ago (see --patience), and none has
+///   succeeded since
 ///
 /// - troubled: something keeps the member's program from its work, for example that it has not loaded the team's tools
 ///
 /// - crashing: the member's program has crashed at least three times in 10 minutes, and its runner restarts it
 ///
-/// - setup outdated: the settings that `teamwire setup` has written on this machine start a teamwire that no longer exists
+/// - setup outdated: the settings that `teamwire setup` has written on this machine start a teamwire that no longer
+///   exists
 ///
 /// It also notes the following, which are not problems:
 ///
@@ -70,8 +71,8 @@ use crate::{
 ///
 /// - which members keep the team from being deleted, if you are the lead or the operator
 ///
-/// If a member has exited and its program did not fail, the report leaves it out, unless you name it as MEMBER. The advice
-/// depends on who asks: a teammate learns what to tell the lead.
+/// If a member has exited and its program did not fail, the report leaves it out, unless you name it as MEMBER. The
+/// advice depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub(super) struct Doctor {

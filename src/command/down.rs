@@ -49,12 +49,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// End a team that `teamwire up` started
 ///
 /// Asks every member except you to shut down, unless the member is away or lost. Waits for their answers and for their
-/// processes to exit. If a member rejects, or does not answer or exit in time, the command says so and does not end the team.
-/// The exit code is then 3 for a rejection, or 5 for a timeout. With --force, the command instead stops such a member by force.
+/// processes to exit. If a member rejects, or does not answer or exit in time, the command says so and does not end the
+/// team. The exit code is then 3 for a rejection, or 5 for a timeout. With --force, the command instead stops such a
+/// member by force.
 ///
-/// Once every member that was asked has exited, the command stops the local host, deletes the team with its messages, tasks and
-/// history, and stops the coordinator unless it has other teams. The local host and the coordinator stop only if `teamwire up`
-/// started them. Before the command deletes a team that `teamwire up` did not create, it asks for confirmation.
+/// Once every member that was asked has exited, the command stops the local host, deletes the team with its messages,
+/// tasks and history, and stops the coordinator unless it has other teams. The local host and the coordinator stop only
+/// if `teamwire up` started them. Before the command deletes a team that `teamwire up` did not create, it asks for
+/// confirmation.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire down\n    teamwire down --force --grace 10s\n    teamwire down backend-team.toml --keep-team"
@@ -175,8 +177,8 @@ impl Down {
         Ok(())
     }
 
-    /// Asks every member except the person who runs the command to shut down. With --force, stops those that do not. `own`:
-    /// that person's identities.
+    /// Asks every member except the person who runs the command to shut down. With --force, stops those that do not.
+    /// `own`: that person's identities.
     async fn end_members(&self, caller: &Caller, own: &[&KeptIdentity], report: Report) -> Result<(), Failure> {
         let members = caller.client.members().await?;
         let is_asked = |member: &&v1::Member| {
@@ -263,8 +265,8 @@ impl Down {
     }
 }
 
-/// Returns the team's name in a file. Ignores everything else in the file, so that a team can be ended even if its file is no
-/// longer valid.
+/// Returns the team's name in a file. Ignores everything else in the file, so that a team can be ended even if its file
+/// is no longer valid.
 fn name_in(path: &Path) -> Result<String, Failure> {
     let wrong = |what: String| Failure::usage(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(format!("{error}.")))?;

@@ -12,10 +12,11 @@ use crate::{
 
 /// Check the health of a coordinator
 ///
-/// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator is
-/// serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached. If the store
-/// refuses writes, for example because it is full, the command says so, but still exits with 0: the coordinator still serves
-/// reads and acknowledgements, and no other coordinator could do more. With --writable, the command then exits with 1.
+/// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the
+/// coordinator is serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be
+/// reached. If the store refuses writes, for example because it is full, the command says so, but still exits with 0:
+/// the coordinator still serves reads and acknowledgements, and no other coordinator could do more. With --writable,
+/// the command then exits with 1.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire health\n    teamwire health --writable\n    teamwire health --address https://coordinator.example:7420 --json"

@@ -19,9 +19,9 @@ const WAKES: u8 = 2;
 
 /// Answer a hook of an agent program: hand over the messages that have arrived
 ///
-/// `teamwire setup` writes this command into the settings of a program. The program writes a JSON object to the command's
-/// standard input and reads one from the command's standard output. The command never makes the program fail: if it cannot hand
-/// over messages, it tells the user so in one line and exits with 0.
+/// `teamwire setup` writes this command into the settings of a program. The program writes a JSON object to the
+/// command's standard input and reads one from the command's standard output. The command never makes the program fail:
+/// if it cannot hand over messages, it tells the user so in one line and exits with 0.
 ///
 /// In a program that `teamwire run` started, the command does nothing: the runner hands the messages over.
 #[derive(Args, Debug)]
@@ -30,7 +30,8 @@ pub(super) struct Hook {
     /// The agent program that runs this command
     #[arg(value_parser = program_parser())]
     program: AgentProgram,
-    /// Wait until a message arrives, then exit with 2. This wakes an idle session of Claude Code. Does nothing in `claude -p`
+    /// Wait until a message arrives, then exit with 2. This wakes an idle session of Claude Code. Does nothing in
+    /// `claude -p`
     #[arg(long)]
     wake: bool,
 }
@@ -67,7 +68,8 @@ impl Hook {
     }
 }
 
-/// Returns whether Claude Code runs a single prompt (`claude -p`). It waits for its hooks to end, so none may wait for messages.
+/// Returns whether Claude Code runs a single prompt (`claude -p`). It waits for its hooks to end, so none may wait for
+/// messages.
 fn is_one_off_session() -> bool {
     std::env::var_os("CLAUDE_CODE_ENTRYPOINT").is_some_and(|entry| entry == "sdk-cli")
 }

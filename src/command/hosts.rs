@@ -9,8 +9,8 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// List the hosts of your team: what each can start, and how many slots are taken
 ///
-/// A host is a machine or a cluster that starts teammates when the lead orders them with `teamwire spawn`. Hosts that have
-/// exited come last.
+/// A host is a machine or a cluster that starts teammates when the lead orders them with `teamwire spawn`. Hosts that
+/// have exited come last.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire hosts\n    teamwire hosts --json")]
 pub(super) struct Hosts {

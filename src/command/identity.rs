@@ -23,8 +23,8 @@ pub(super) struct Whoami {
 
 /// List the identities saved on this machine: yours, and those of runners
 ///
-/// Asks the coordinator of each identity, without a retry, what became of the member. `ended` identities can no longer be used;
-/// --prune removes them.
+/// Asks the coordinator of each identity, without a retry, what became of the member. `ended` identities can no longer
+/// be used; --prune removes them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire identities\n    teamwire identities --prune")]
 pub(super) struct Identities {
@@ -120,7 +120,8 @@ impl Identities {
     }
 }
 
-/// Asks the identity's coordinator what became of the member. Returns that, and whether the identity may still be of use.
+/// Asks the identity's coordinator what became of the member. Returns that, and whether the identity may still be of
+/// use.
 async fn state(context: &ContextArgs, identity: &KeptIdentity) -> (String, bool) {
     let caller = match context.caller_of(identity) {
         Ok(caller) => caller,

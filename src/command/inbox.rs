@@ -13,8 +13,8 @@ use crate::{
     show,
 };
 
-/// What names this command to the coordinator. Always the same, so that a person who looks again does not count as another
-/// process that failed to acknowledge.
+/// What names this command to the coordinator. Always the same, so that a person who looks again does not count as
+/// another process that failed to acknowledge.
 const INSTANCE: &str = "teamwire-inbox";
 
 /// How many messages a call may acknowledge.
@@ -25,7 +25,8 @@ const ACK_IDS_MAX: usize = 1_000;
 /// Without --follow, the command marks no message as delivered. With --follow, it opens a session,
 /// which disconnects any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
 ///
-/// In a program that `teamwire run` started, the command prints each message as its id and a `<teammate-message>` element.
+/// In a program that `teamwire run` started, the command prints each message as its id and a `<teammate-message>`
+/// element.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"

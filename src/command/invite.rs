@@ -9,10 +9,11 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Invite a new member or a host
 ///
-/// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. On the
-/// other machine, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there. With --host,
-/// the string is for a machine that starts teammates: run `teamwire host --join -` there. Anyone who has the string can join, so
-/// treat it like a password. Do not give it as an argument: all users of the machine could see it in the process list.
+/// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token.
+/// On the other machine, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there.
+/// With --host, the string is for a machine that starts teammates: run `teamwire host --join -` there. Anyone who has
+/// the string can join, so treat it like a password. Do not give it as an argument: all users of the machine could see
+/// it in the process list.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --host\n    teamwire invite --observer"
@@ -23,7 +24,8 @@ pub(super) struct Invite {
     /// How many members can join with the token
     #[arg(long, default_value_t = 1)]
     uses: u32,
-    /// How long the token is valid, in minutes [default: set by the coordinator: 15 minutes, or 24 hours for an observer]
+    /// How long the token is valid, in minutes [default: set by the coordinator: 15 minutes, or 24 hours for an
+    /// observer]
     #[arg(long)]
     minutes: Option<i64>,
     /// Require the new member to have a plan approved before it works on tasks

@@ -17,8 +17,8 @@ use crate::{
 /// need no further options. Your state becomes `away` 30 s after each command, but never `lost`, and each
 /// task that you claim stays yours for up to 24 h. To run a program as a member, use `teamwire run` instead.
 ///
-/// Without a join string, the command begins a new life with your current identity, or with the one that --as names. It fails
-/// while a runner or another program is connected under that identity.
+/// Without a join string, the command begins a new life with your current identity, or with the one that --as names. It
+/// fails while a runner or another program is connected under that identity.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire join --name backend -    # then paste the join string\n    teamwire --as lead join"
@@ -33,10 +33,11 @@ pub(super) struct Join {
     /// Your name in the team; optional if the token is bound to a name
     #[arg(long, short, default_value = "", hide_default_value = true)]
     name: String,
-    /// Without a join string: begin a new life even though the current one has not ended; this replaces your credential, and
-    /// the old credential ends at once
+    /// Without a join string: begin a new life even though the current one has not ended; this replaces your
+    /// credential, and the old credential ends at once
     ///
-    /// As with each new life, the tasks that you claimed return to the board, and the requests that you made are cancelled.
+    /// As with each new life, the tasks that you claimed return to the board, and the requests that you made are
+    /// cancelled.
     #[arg(long, conflicts_with = "token")]
     new_credential: bool,
     #[command(flatten)]
@@ -121,7 +122,8 @@ impl Join {
     }
 }
 
-/// Returns the caller, whose credential may begin a new life: the last one has ended, or its runner no longer has a session.
+/// Returns the caller, whose credential may begin a new life: the last one has ended, or its runner no longer has a
+/// session.
 async fn may_rejoin_as(context: &ContextArgs, is_replaced: bool) -> Result<Caller, Failure> {
     const JOIN_ANOTHER: &str = "To join with another identity, give a join string: teamwire join -";
     let caller = context.caller()?;

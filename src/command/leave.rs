@@ -12,12 +12,12 @@ use crate::{
 
 /// Leave the team: your state becomes `exited`, and the lead is notified
 ///
-/// Inside a program that a runner started, the state becomes `stopping`, and the program gets time to finish, as after an
-/// approved shutdown (`teamwire run --wrap-up`). The runner then ends it and reports its exit.
+/// Inside a program that a runner started, the state becomes `stopping`, and the program gets time to finish, as after
+/// an approved shutdown (`teamwire run --wrap-up`). The runner then ends it and reports its exit.
 ///
-/// If you are the lead, first hand over to another member, with --hand-over-to. Without a lead, only the operator can invite
-/// members, answer plans or delete the team. If the successor is lost, or has been asked to shut down, the command asks for
-/// confirmation.
+/// If you are the lead, first hand over to another member, with --hand-over-to. Without a lead, only the operator can
+/// invite members, answer plans or delete the team. If the successor is lost, or has been asked to shut down, the
+/// command asks for confirmation.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire leave\n    teamwire leave --hand-over-to backend")]
 pub(super) struct Leave {

@@ -13,9 +13,9 @@ use crate::{
 
 /// Show or follow what a member's program does: tool calls, text, starts and exits
 ///
-/// The member's runner reports one line for each thing that its program does. The coordinator keeps each member's last 200
-/// lines, across all its lives. Every member of the team can see them. With --follow, the command also shows changes to the
-/// member's state. When a life ends, the command waits for the next one.
+/// The member's runner reports one line for each thing that its program does. The coordinator keeps each member's last
+/// 200 lines, across all its lives. Every member of the team can see them. With --follow, the command also shows
+/// changes to the member's state. When a life ends, the command waits for the next one.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire logs backend\n    teamwire logs backend --follow\n    teamwire logs backend -n 200 --json > backend.jsonl"

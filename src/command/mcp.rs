@@ -19,22 +19,24 @@ use crate::{
 /// The name of a lead that TeamCreate makes, unless --as names another.
 const LEAD: &str = "lead";
 
-/// Within a runner: how long a tool call waits for a coordinator that is unreachable. Agent programs wait for at least 300 s.
+/// Within a runner: how long a tool call waits for a coordinator that is unreachable. Agent programs wait for at least
+/// 300 s.
 const OUTAGE_MAX: Duration = Duration::from_secs(240);
 
-/// How long the server waits at its start for the coordinator to say what the caller is. Agent programs wait for at least 10 s.
+/// How long the server waits at its start for the coordinator to say what the caller is. Agent programs wait for at
+/// least 10 s.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// Give an agent program the tools of a member, as an MCP server over standard input and output
 ///
-/// Add this command to the settings of a program that speaks the Model Context Protocol. The command acts as your current
-/// identity, or as the one given with --as. In a program that `teamwire run` started, the command acts as the runner's member.
-/// Every member gets SendMessage, TeamStatus and the task board. Outside of a runner, members also get CheckInbox. The lead also
-/// gets Task, Invite, ForceStop and TeamDelete; the others also get SubmitPlan.
+/// Add this command to the settings of a program that speaks the Model Context Protocol. The command acts as your
+/// current identity, or as the one given with --as. In a program that `teamwire run` started, the command acts as the
+/// runner's member. Every member gets SendMessage, TeamStatus and the task board. Outside of a runner, members also get
+/// CheckInbox. The lead also gets Task, Invite, ForceStop and TeamDelete; the others also get SubmitPlan.
 ///
-/// If you are in no team, or the identity that --as names is gone, the command tells the agent so. On the coordinator's machine,
-/// the agent then has only TeamCreate, and gets the other tools once it has created a team. With --as NAME@TEAM, the agent can
-/// create only that team.
+/// If you are in no team, or the identity that --as names is gone, the command tells the agent so. On the coordinator's
+/// machine, the agent then has only TeamCreate, and gets the other tools once it has created a team. With --as
+/// NAME@TEAM, the agent can create only that team.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
 pub(super) struct Mcp {}
@@ -59,8 +61,8 @@ fn member(context: &ContextArgs) -> Result<Caller, Failure> {
     Ok(caller)
 }
 
-/// Fails if the caller is a host, which has no tools. A coordinator that does not answer soon proves nothing: the server starts,
-/// and its tools wait.
+/// Fails if the caller is a host, which has no tools. A coordinator that does not answer soon proves nothing: the
+/// server starts, and its tools wait.
 async fn refuse_host(caller: &Caller) -> Result<(), Failure> {
     let client = caller.client.clone().with_retry(Retry::none());
     match timeout(ANSWER_MAX, client.get_team(v1::GetTeamRequest::default())).await {

@@ -16,7 +16,8 @@ pub(super) enum Message {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire message show last")]
 pub(super) struct Show {
-    /// The message: its id, the beginning or end of its id, or `last`: the newest one that you sent or received, notices aside
+    /// The message: its id, the beginning or end of its id, or `last`: the newest one that you sent or received,
+    /// notices aside
     id: String,
     #[command(flatten)]
     output: Output,

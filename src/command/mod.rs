@@ -1,7 +1,7 @@
 //! The subcommands. This file lists them, runs the one given, and holds what they share.
 //!
-//! Each command is a file, or a folder with a file for each of its parts. What several of them use is in `shared/`. CONTRIBUTING.md
-//! says how to add one.
+//! Each command is a file, or a folder with a file for each of its parts. What several of them use is in `shared/`.
+//! CONTRIBUTING.md says how to add one.
 
 mod access;
 mod answer;
@@ -60,8 +60,8 @@ pub(crate) use shared::{complete, help::command};
 
 /// Coordinate teams of AI agents across machines
 ///
-/// A coordinator (`teamwire serve`) stores teams, a durable inbox for each member, pending approvals and the task board.
-/// Members are processes on any machine: `teamwire run NAME -- COMMAND` turns any program into one. Start with
+/// A coordinator (`teamwire serve`) stores teams, a durable inbox for each member, pending approvals and the task
+/// board. Members are processes on any machine: `teamwire run NAME -- COMMAND` turns any program into one. Start with
 /// `teamwire up` and a team file, or with `teamwire serve`, which prints the next commands to type.
 #[derive(Debug, Parser)]
 #[command(
@@ -275,7 +275,8 @@ fn text(argument: &str) -> Result<String, Failure> {
     std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("Cannot read standard input", error))
 }
 
-/// Returns the join string from where the options say that it is. `given`: as typed; `-` stands for a line of standard input.
+/// Returns the join string from where the options say that it is. `given`: as typed; `-` stands for a line of standard
+/// input.
 fn join_string(given: Option<&str>, file: Option<&Path>) -> Result<Option<String>, Failure> {
     match (file, given) {
         (Some(file), _) => fs::read_to_string(file)

@@ -13,10 +13,10 @@ use crate::{
 
 /// Show or set which of the coordinator's notices you get
 ///
-/// Without LEVEL, the command shows the current level. You get important notices at every level: for example, that a member is
-/// lost, that a program crashed, or that a request expired. A notice that a member is idle, or that it exited normally, is not
-/// important. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it, and its count
-/// covers both.
+/// Without LEVEL, the command shows the current level. You get important notices at every level: for example, that a
+/// member is lost, that a program crashed, or that a request expired. A notice that a member is idle, or that it exited
+/// normally, is not important. While a notice is unprocessed, a newer one of the same kind about the same thing
+/// replaces it, and its count covers both.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire notices important\n    teamwire notices digest --of backend")]
 pub(super) struct Notices {

@@ -33,12 +33,12 @@ const POLL: Duration = Duration::from_millis(200);
 pub(super) enum Operator {
     /// Replace the operator's credential, without a restart
     ///
-    /// Writes a new credential to the state directory of this machine's coordinator, and waits until the coordinator has read
-    /// it, which takes seconds. The old credential works for a while longer. Then its streams end, and so do the sign-ins to
-    /// the console that were created with it. If it leaked, use --grace 0.
+    /// Writes a new credential to the state directory of this machine's coordinator, and waits until the coordinator
+    /// has read it, which takes seconds. The old credential works for a while longer. Then its streams end, and so do
+    /// the sign-ins to the console that were created with it. If it leaked, use --grace 0.
     ///
-    /// If the coordinator's configuration names a credential file (`operator_credential`), pass that path with --file. The
-    /// command then replaces that file.
+    /// If the coordinator's configuration names a credential file (`operator_credential`), pass that path with --file.
+    /// The command then replaces that file.
     Rotate(Rotate),
 }
 

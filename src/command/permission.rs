@@ -50,8 +50,8 @@ pub(super) struct Request {
     /// How long the request stays open, in seconds [default: 600, unless the coordinator's configuration differs]
     #[arg(long, value_name = "SECONDS", value_parser = parse_deadline, allow_negative_numbers = true)]
     deadline: Option<u32>,
-    /// Wait for the answer, for up to DURATION, such as 90s (10m if DURATION is left out): exit code 0 if approved, 3 if
-    /// rejected, 4 if expired or cancelled, 5 if no answer came
+    /// Wait for the answer, for up to DURATION, such as 90s (10m if DURATION is left out): exit code 0 if approved, 3
+    /// if rejected, 4 if expired or cancelled, 5 if no answer came
     #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
     wait: Option<Wait>,
     #[command(flatten)]

@@ -31,8 +31,8 @@ pub(super) struct Submit {
     /// A one-line preview [default: the beginning of the plan]
     #[arg(long, short)]
     summary: Option<String>,
-    /// Wait for the answer, for up to DURATION, such as 90s (24h if DURATION is left out): exit code 0 if approved, 3 if
-    /// rejected, 4 if expired or cancelled, 5 if no answer came
+    /// Wait for the answer, for up to DURATION, such as 90s (24h if DURATION is left out): exit code 0 if approved, 3
+    /// if rejected, 4 if expired or cancelled, 5 if no answer came
     #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "24h")]
     wait: Option<Wait>,
     #[command(flatten)]

@@ -19,15 +19,16 @@ const SHOWN_MAX: usize = 100;
 
 /// List requests (shutdowns, plans, permissions and orders), or wait for a decision
 ///
-/// An order is approved when the teammate starts, and rejected if its host cannot start it. With --wait, the command also
-/// acknowledges the answer in your inbox, because its output shows the answer.
+/// An order is approved when the teammate starts, and rejected if its host cannot start it. With --wait, the command
+/// also acknowledges the answer in your inbox, because its output shows the answer.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire requests --state pending\n    teamwire requests last --wait")]
 pub(super) struct Requests {
     /// Only this request: its id, the beginning or end of its id, or `last`: the newest pending
     /// one, or else the newest one
     request_id: Option<String>,
-    /// Wait for the decision, for up to DURATION, such as 90s (10m if DURATION is left out): exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
+    /// Wait for the decision, for up to DURATION, such as 90s (10m if DURATION is left out): exit code 0 if approved, 3
+    /// if rejected, 4 if expired or cancelled, 5 if still pending
     #[arg(long, short, requires = "request_id", value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
     wait: Option<Wait>,
     /// Only requests in this state

@@ -27,21 +27,23 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// `in_reply_to` (see --ack).
 ///
 /// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
-/// (--wrap-up). A program that is still running gets SIGTERM, and SIGKILL after --grace. Every process that the program has
-/// started ends with it. The runner reports how the program ended and, if the runner had to end it, with which signal. Then the
-/// runner exits with 0. If the runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once;
-/// a second signal kills the program.
+/// (--wrap-up). A program that is still running gets SIGTERM, and SIGKILL after --grace. Every process that the program
+/// has started ends with it. The runner reports how the program ended and, if the runner had to end it, with which
+/// signal. Then the runner exits with 0. If the runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM
+/// to the program at once; a second signal kills the program.
 ///
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
-/// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object. With
-/// `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the batch. After any
-/// other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A message on which the
-/// program has failed five times becomes a dead letter. Plain output becomes a reply to the last message in the batch that a
-/// member sent. If the runner's member is asked to shut down, the runner itself approves after the current batch.
+/// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
+/// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
+/// batch. After any other exit code, the lead gets a notice, and the runner tries each message of the batch again,
+/// alone. A message on which the program has failed five times becomes a dead letter. Plain output becomes a reply to
+/// the last message in the batch that a member sent. If the runner's member is asked to shut down, the runner itself
+/// approves after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
-/// `stdin`, the first line that the program gets says the same. If a line is meant for the runner but is malformed or ambiguous,
-/// the runner logs an error. With `stdin`, it also answers with that error. docs/line-protocol.md describes all lines.
+/// `stdin`, the first line that the program gets says the same. If a line is meant for the runner but is malformed or
+/// ambiguous, the runner logs an error. With `stdin`, it also answers with that error. docs/line-protocol.md describes
+/// all lines.
 ///
 /// The member is attached to the runner: if the runner dies, the member becomes lost, and the tasks that it claimed
 /// return to the board.
@@ -79,8 +81,8 @@ pub(super) struct Run {
     /// The file with the join string
     #[arg(long, value_name = "FILE")]
     join_file: Option<PathBuf>,
-    /// How messages reach the program [default: claude for Claude Code, codex for Codex, acp for Gemini CLI and opencode, else
-    /// stdin]
+    /// How messages reach the program [default: claude for Claude Code, codex for Codex, acp for Gemini CLI and
+    /// opencode, else stdin]
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// With an agent program: what to ask it to do first; without a prompt, the agent waits for messages
@@ -88,8 +90,8 @@ pub(super) struct Run {
     prompt: String,
     /// With an agent program: start a new session, even if an earlier run of the member left one
     ///
-    /// Without this option, the program resumes the session of an earlier run that was killed or interrupted, provided that the
-    /// command and the directory are the same.
+    /// Without this option, the program resumes the session of an earlier run that was killed or interrupted, provided
+    /// that the command and the directory are the same.
     #[arg(long)]
     new_session: bool,
     /// With an agent program: who answers when the program asks for permission, for example to run a command
@@ -97,8 +99,8 @@ pub(super) struct Run {
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
     ///
-    /// The command fails if no member has this name. With a join string, the runner checks the name only after it has joined.
-    /// Instead of failing, it then warns you, and the lead answers until the approver joins.
+    /// The command fails if no member has this name. With a join string, the runner checks the name only after it has
+    /// joined. Instead of failing, it then warns you, and the lead answers until the approver joins.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: when a message counts as processed
@@ -109,22 +111,23 @@ pub(super) struct Run {
     batch: u16,
     /// Claim the next ready task whenever the program is idle (see `teamwire task`)
     ///
-    /// With --via stdin, the program receives the task as a line and answers {"complete": ID} when it is done. With --via
-    /// exec, the runner starts the program for the task, and exit code 0 completes it. If the program dies, the task returns
-    /// to the board.
+    /// With --via stdin, the program receives the task as a line and answers {"complete": ID} when it is done. With
+    /// --via exec, the runner starts the program for the task, and exit code 0 completes it. If the program dies, the
+    /// task returns to the board.
     #[arg(long)]
     claim: bool,
     /// How the runner answers a shutdown request [default: ask; with --via exec: approve after the current batch]
     ///
-    /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type": "shutdown_response",
-    /// "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner starts the program for
-    /// the request alone, after the current batch. Exit code 0 then approves, and any other code rejects, with the program's
-    /// output as the reason. `approve` does not ask the program: the runner approves at once, even in the middle of a batch.
-    /// With --via exec, if you leave the option out, the runner does not ask the program either, but approves only after
-    /// the current batch.
+    /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type":
+    /// "shutdown_response", "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the
+    /// runner starts the program for the request alone, after the current batch. Exit code 0 then approves, and any
+    /// other code rejects, with the program's output as the reason. `approve` does not ask the program: the runner
+    /// approves at once, even in the middle of a batch. With --via exec, if you leave the option out, the runner does
+    /// not ask the program either, but approves only after the current batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
-    /// When to restart the program, each time in a new life of the member [default: never; for an agent program: on-failure]
+    /// When to restart the program, each time in a new life of the member [default: never; for an agent program:
+    /// on-failure]
     ///
     /// A restarted agent program resumes its own session.
     #[arg(long, value_enum)]
@@ -132,8 +135,8 @@ pub(super) struct Run {
     /// The number of consecutive failures after which the runner exits
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
-    /// After an approved shutdown: how long the program may take to exit by itself before it gets SIGTERM, in seconds [default:
-    /// 5; for an agent program: 30, so that it can finish its turn]
+    /// After an approved shutdown: how long the program may take to exit by itself before it gets SIGTERM, in seconds
+    /// [default: 5; for an agent program: 30, so that it can finish its turn]
     #[arg(long, value_name = "SECONDS")]
     wrap_up: Option<u64>,
     /// How long the program may take to exit after SIGTERM before the runner kills it, in seconds
@@ -176,8 +179,8 @@ enum Via {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Permit {
-    /// The lead, or the member that --approver names. A person answers with `teamwire approve` or `teamwire reject`, and an
-    /// agent with SendMessage
+    /// The lead, or the member that --approver names. A person answers with `teamwire approve` or `teamwire reject`,
+    /// and an agent with SendMessage
     Ask,
     /// Permit everything
     Allow,
@@ -205,7 +208,8 @@ enum Answer {
 enum Containing {
     /// In a cgroup if the runner may create one, else as with `watchdog`
     Auto,
-    /// In a cgroup (Linux 5.14 or later), which no descendant can leave by detaching itself; fail if the runner cannot create one
+    /// In a cgroup (Linux 5.14 or later), which no descendant can leave by detaching itself; fail if the runner cannot
+    /// create one
     Cgroup,
     /// Recognize descendants by parent, process group and environment
     Watchdog,

@@ -19,9 +19,9 @@ use crate::{
 /// Send a message to a member or to the whole team
 ///
 /// The recipient `team-lead` is always the lead. When this command has succeeded, the message is in the inbox of every
-/// recipient. With --json, the command also prints how durable the message is. `--json -` reads one SendMessage object, in
-/// either of its two JSON forms, from standard input and prints the coordinator's response as JSON. With --wait-reply, the
-/// command prints the recipient's reply and acknowledges it.
+/// recipient. With --json, the command also prints how durable the message is. `--json -` reads one SendMessage object,
+/// in either of its two JSON forms, from standard input and prints the coordinator's response as JSON. With
+/// --wait-reply, the command prints the recipient's reply and acknowledges it.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "teamwire send [OPTIONS] <RECIPIENT> <TEXT>\n       teamwire send [OPTIONS] --broadcast <TEXT>\n       teamwire send [OPTIONS] --json <-|FILE>",

@@ -23,17 +23,18 @@ use crate::{
 
 /// Let the agent sessions that you start yourself act as a member of your team
 ///
-/// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. The hooks pass your incoming messages to
-/// the model. They only announce a long message, and the model reads it with CheckInbox. Before it changes the files, the
-/// command shows a diff and asks for confirmation. Everything else in the files stays, except that a file of a single line is
-/// split over several lines. --undo removes what was added, and also `hooks` or `mcpServers` if nothing is left in it.
+/// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. The hooks pass your incoming
+/// messages to the model. They only announce a long message, and the model reads it with CheckInbox. Before it changes
+/// the files, the command shows a diff and asks for confirmation. Everything else in the files stays, except that a
+/// file of a single line is split over several lines. --undo removes what was added, and also `hooks` or `mcpServers`
+/// if nothing is left in it.
 ///
-/// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not change
-/// that. Do not start two such sessions at once unless you want them to share one inbox.
+/// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not
+/// change that. Do not start two such sessions at once unless you want them to share one inbox.
 ///
-/// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and Gemini CLI
-/// get them at the same points, except while they are idle: messages then wait for your next prompt. Codex asks at its next
-/// start whether you trust the hooks; `codex exec` silently skips hooks that you have not trusted.
+/// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and
+/// Gemini CLI get them at the same points, except while they are idle: messages then wait for your next prompt. Codex
+/// asks at its next start whether you trust the hooks; `codex exec` silently skips hooks that you have not trusted.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire setup claude\n    teamwire setup codex --as lead@acme --scope user\n    teamwire setup gemini --undo"
@@ -223,7 +224,8 @@ fn flags(context: &ContextArgs) -> Result<Vec<String>, Failure> {
     Ok([identity, context.location_flags()].concat())
 }
 
-/// Returns the settings of agent programs that start a teamwire which is no longer there: the program, the file and that path.
+/// Returns the settings of agent programs that start a teamwire which is no longer there: the program, the file and
+/// that path.
 pub(super) fn outdated() -> Vec<(AgentProgram, PathBuf, PathBuf)> {
     let Ok(places) = places() else { return Vec::new() };
     let ours = Invocation { binary: String::new(), flags: Vec::new() };

@@ -25,11 +25,11 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ask a member to shut down, or stop it by force
 ///
-/// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
-/// it rejected, 4 if the request was cancelled or expired without an answer, and 5 if it approved but its process did not exit
-/// within 60 s. If an earlier request is still pending, the command waits for that one instead. In that case, it also exits
-/// with 5 if the earlier request has no answer after --deadline plus 30 s. The command also acknowledges the messages in your
-/// inbox about the answer and the exit, because it has shown them.
+/// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3
+/// if it rejected, 4 if the request was cancelled or expired without an answer, and 5 if it approved but its process
+/// did not exit within 60 s. If an earlier request is still pending, the command waits for that one instead. In that
+/// case, it also exits with 5 if the earlier request has no answer after --deadline plus 30 s. The command also
+/// acknowledges the messages in your inbox about the answer and the exit, because it has shown them.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
@@ -47,8 +47,8 @@ pub(super) struct Shutdown {
     /// How long the request stays open, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = parse_deadline, allow_negative_numbers = true)]
     deadline: u32,
-    /// Stop the member immediately without asking it: its credential no longer works, and its runner kills the process. If the
-    /// member has not started yet, cancel its order
+    /// Stop the member immediately without asking it: its credential no longer works, and its runner kills the process.
+    /// If the member has not started yet, cancel its order
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -154,8 +154,8 @@ impl Shutdown {
                 if request.reason.is_empty() { String::new() } else { format!(": {}", show::plain(&request.reason)) };
             anstream::println!("{name} approved{reason}");
         }
-        // Every change to the member's state is in the history. Starting before the newest entry misses none that happens while
-        // the stream opens.
+        // Every change to the member's state is in the history. Starting before the newest entry misses none that
+        // happens while the stream opens.
         let follow = v1::FollowHistoryRequest {
             after_sequence: waiting::last_sequence(caller).await?.saturating_sub(1),
             ..v1::FollowHistoryRequest::default()

@@ -22,13 +22,14 @@ const DECISION_GRACE: Duration = Duration::from_secs(30);
 
 /// Start a teammate on a host
 ///
-/// Orders a teammate from a host (see `teamwire host`), and waits until it has started. Without --on, the coordinator chooses
-/// the host: of those that have the profile and the labels, the one with the most free slots. The prompt becomes the teammate's
-/// first message. Only the lead and the operator can do this.
+/// Orders a teammate from a host (see `teamwire host`), and waits until it has started. Without --on, the coordinator
+/// chooses the host: of those that have the profile and the labels, the one with the most free slots. The prompt
+/// becomes the teammate's first message. Only the lead and the operator can do this.
 ///
-/// The exit code is 0 if the teammate has started, 3 if the host could not start it, 4 if the order expired or was cancelled,
-/// and 130 if you stop waiting with Ctrl-C; the order then stays pending. If the teammate did not start, its name is free
-/// again. The command also acknowledges the notice in your inbox about the start, because its output says the same.
+/// The exit code is 0 if the teammate has started, 3 if the host could not start it, 4 if the order expired or was
+/// cancelled, and 130 if you stop waiting with Ctrl-C; the order then stays pending. If the teammate did not start, its
+/// name is free again. The command also acknowledges the notice in your inbox about the start, because its output says
+/// the same.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire spawn backend --profile claude --on gpu-1 --prompt \"You own the API. Start with task 3.\"\n    teamwire spawn reviewer --profile codex --label gpu=a100 --plan\n    teamwire spawn tester --profile claude --prompt-file tester.md --deadline 10m --no-wait"

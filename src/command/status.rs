@@ -13,15 +13,15 @@ use crate::{
 
 /// Show your team and its members: role, state, inbox size, what they are doing, and what they have used
 ///
-/// If the team has hosts, the command also shows how many of their slots are taken. It names members whose programs keep
-/// crashing, and warns if the team, its tasks or the history of its tasks use 80% or more of their quota.
+/// If the team has hosts, the command also shows how many of their slots are taken. It names members whose programs
+/// keep crashing, and warns if the team, its tasks or the history of its tasks use 80% or more of their quota.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire status\n    teamwire status --follow --json")]
 pub(super) struct Status {
     /// Keep printing changes to members, hosts, requests and tasks until interrupted
     ///
-    /// Each change is a line with the new state. If something changes several times in quick succession, only its latest state is
-    /// printed. With --json, the output begins with the whole state of the team, and includes activity.
+    /// Each change is a line with the new state. If something changes several times in quick succession, only its
+    /// latest state is printed. With --json, the output begins with the whole state of the team, and includes activity.
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

@@ -21,8 +21,8 @@ pub(super) enum Team {
     Show(Show),
     /// Delete a team and all its data
     ///
-    /// Refused while other members are live; the error names them. Members that are away, lost or exited do not count. Asks
-    /// for confirmation; scripts add --yes.
+    /// Refused while other members are live; the error names them. Members that are away, lost or exited do not count.
+    /// Asks for confirmation; scripts add --yes.
     Delete(Delete),
     /// Make another member the lead
     ///

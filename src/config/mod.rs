@@ -3,9 +3,9 @@
 //! Precedence, lowest to highest: defaults, file, environment, flags.
 //!
 //! `default.toml` is compiled in: it holds the defaults, documents every key, and is the template of `--print-config`.
-//! [`key`] is the one table of keys, [`value`] parses values and checks their bounds, [`document`] reads and edits TOML,
-//! [`settings`] is the typed result, and [`schema`] derives the JSON Schema from the table and the default file. Tests
-//! check that the file, the table and the defaults of the server's types agree.
+//! [`key`] is the one table of keys, [`value`] parses values and checks their bounds, [`document`] reads and edits
+//! TOML, [`settings`] is the typed result, and [`schema`] derives the JSON Schema from the table and the default file.
+//! Tests check that the file, the table and the defaults of the server's types agree.
 
 mod document;
 mod key;
@@ -39,8 +39,8 @@ pub(crate) struct Config {
 impl Config {
     /// Loads the configuration from its four layers. `flags` are keys and their values as given.
     ///
-    /// Fails on an unknown key, on a value of the wrong type or out of bounds, and on values that contradict each other; the
-    /// error names the place, and the nearest known key or the bounds.
+    /// Fails on an unknown key, on a value of the wrong type or out of bounds, and on values that contradict each
+    /// other; the error names the place, and the nearest known key or the bounds.
     pub(crate) fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,

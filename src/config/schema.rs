@@ -1,6 +1,7 @@
 //! The JSON Schema of the configuration file, for editors that check and complete TOML.
 //!
-//! Derived from the table of keys and from the comments and values of the default file, so there is nothing to keep in sync.
+//! Derived from the table of keys and from the comments and values of the default file, so there is nothing to keep in
+//! sync.
 
 use serde_json::{Map, Value, json};
 use toml_edit::DocumentMut;
@@ -64,7 +65,8 @@ fn property(key: &Key, table: &toml_edit::Table) -> Value {
     property
 }
 
-/// Returns the last paragraph of a key's comment as one line; the paragraphs before it belong to the file or the section.
+/// Returns the last paragraph of a key's comment as one line; the paragraphs before it belong to the file or the
+/// section.
 fn description(comment: &str) -> String {
     let paragraph = comment.trim().rsplit("\n\n").next().unwrap_or_default();
     paragraph.lines().map(|line| line.trim_start_matches('#').trim()).collect::<Vec<_>>().join(" ")

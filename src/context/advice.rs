@@ -100,8 +100,8 @@ impl ContextArgs {
         Some(choice)
     }
 
-    /// Removes the caller's saved identity if it has ended. If the coordinator does not know it, only makes it no longer
-    /// current, since the coordinator's store may yet be restored.
+    /// Removes the caller's saved identity if it has ended. If the coordinator does not know it, only makes it no
+    /// longer current, since the coordinator's store may yet be restored.
     async fn drop_ended(&self, caller: &Caller) -> Option<String> {
         let (member, team) = (caller.member.as_deref()?, caller.team.as_deref()?);
         let known = [self.load().ok()?, self.load_runs().ok()?];

@@ -93,8 +93,8 @@ impl ContextArgs {
         Ok(Address::Unix(path.display().to_string()).to_string())
     }
 
-    /// Fails if a credential would be sent, unasked, to where any program of this machine could listen. Warns if it is sent there
-    /// because the user said so.
+    /// Fails if a credential would be sent, unasked, to where any program of this machine could listen. Warns if it is
+    /// sent there because the user said so.
     pub(super) fn check_proof(&self, origin: Origin<'_>, address: &str) -> Result<(), Failure> {
         if !is_unproven(address) {
             return Ok(());
@@ -114,8 +114,8 @@ impl ContextArgs {
             || self.default_address().is_ok_and(|default| default == address)
     }
 
-    /// Warns once if whatever listens at an address on this machine would get the credential. Within a program of a runner, the
-    /// runner has.
+    /// Warns once if whatever listens at an address on this machine would get the credential. Within a program of a
+    /// runner, the runner has.
     fn warn_of_plaintext(&self, address: &str) {
         static WARNED: Once = Once::new();
         if self.is_quiet || is_within_runner() {
@@ -143,8 +143,8 @@ fn no_socket(written: &str) -> Failure {
     ))
 }
 
-/// Returns where the socket of a state directory is: in it or, if that path is too long for a socket, in a directory of this user
-/// among the temporary files.
+/// Returns where the socket of a state directory is: in it or, if that path is too long for a socket, in a directory of
+/// this user among the temporary files.
 pub(crate) fn socket_path(state_dir: &Path) -> Result<PathBuf, Failure> {
     let state_dir = path::absolute(state_dir)?;
     let socket = state_dir.join(SOCKET_FILE);

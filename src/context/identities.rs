@@ -1,8 +1,9 @@
 //! Saved identities.
 //!
 //! The context file holds those of a person: `team create` and `join` save them there, and one of them is current. The
-//! identities of runners are in a second file beside it, so that commands never act as a teammate by accident. Only their owner
-//! can read these files, because they hold credentials, and a file that another user could have written is not read.
+//! identities of runners are in a second file beside it, so that commands never act as a teammate by accident. Only
+//! their owner can read these files, because they hold credentials, and a file that another user could have written is
+//! not read.
 
 use std::{
     fs,
@@ -43,8 +44,8 @@ impl ContextArgs {
         Ok(known.into_iter().find(|known| known.credential == caller.credential))
     }
 
-    /// Says why the caller is the operator although the person has not chosen that. `None`: the person has, or the caller is
-    /// someone else.
+    /// Says why the caller is the operator although the person has not chosen that. `None`: the person has, or the
+    /// caller is someone else.
     pub(crate) fn why_operator(&self, caller: &Caller) -> Result<Option<&'static str>, Failure> {
         let is_chosen = self.credential.is_some() || self.who.is_some();
         if is_chosen || !matches!(Credential::parse(&caller.credential), Ok(Credential::Operator { .. })) {
@@ -100,8 +101,8 @@ impl ContextArgs {
         })
     }
 
-    /// Saves a runner's identity. If the person has this identity, its credential is replaced there instead: joining for a new
-    /// life has ended the old one.
+    /// Saves a runner's identity. If the person has this identity, its credential is replaced there instead: joining
+    /// for a new life has ended the old one.
     pub(crate) fn save_run_identity(&self, identity: KeptIdentity) -> Result<(), Failure> {
         if self.load()?.identities.iter().any(|known| is_same_member(known, &identity)) {
             return self.update(|file| put(file, identity));

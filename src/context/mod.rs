@@ -1,8 +1,8 @@
 //! Resolves the coordinator's address and the caller's identity.
 //!
-//! Precedence, highest to lowest: flags, environment, the context file, the files that a coordinator on this machine left
-//! in its state directory. A join string outranks the environment, which may belong to another member. Within a program that
-//! a runner started, only the runner's member may be used.
+//! Precedence, highest to lowest: flags, environment, the context file, the files that a coordinator on this machine
+//! left in its state directory. A join string outranks the environment, which may belong to another member. Within a
+//! program that a runner started, only the runner's member may be used.
 
 mod advice;
 mod endpoint;
@@ -45,8 +45,8 @@ const HOOKS_DIRECTORY: &str = "hooks";
 /// The global options that select the caller and the coordinator.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ContextArgs {
-    /// The coordinator's address, http[s]://HOST:PORT or unix:///PATH; comma-separated for several that share a store [env:
-    /// TEAMWIRE_ADDRESS] [default: the identity's, or the socket in the state directory]
+    /// The coordinator's address, http[s]://HOST:PORT or unix:///PATH; comma-separated for several that share a store
+    /// [env: TEAMWIRE_ADDRESS] [default: the identity's, or the socket in the state directory]
     // `endpoint` reads the environment instead of clap, because a join string outranks it and a flag outranks both.
     #[arg(long, global = true, value_name = "URL", help_heading = "Context")]
     address: Option<String>,
@@ -96,8 +96,8 @@ pub(crate) struct ContextArgs {
     /// The state directory of this machine's coordinator [default: ~/.local/state/teamwire]
     #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
     state_dir: Option<PathBuf>,
-    /// How long to retry a call before it fails, in seconds [default: 15; less than 1 if the address is on this machine and no
-    /// coordinator is running there]
+    /// How long to retry a call before it fails, in seconds [default: 15; less than 1 if the address is on this machine
+    /// and no coordinator is running there]
     #[arg(long, env = "TEAMWIRE_TIMEOUT", global = true, value_name = "SECONDS", help_heading = "Context")]
     timeout: Option<u64>,
     /// Do not say what a call waits for: the output is for programs.
@@ -220,8 +220,8 @@ impl ContextArgs {
         })
     }
 
-    /// Returns the caller, and fails if it is not the identity that --as names: a credential in the environment would outrank
-    /// that.
+    /// Returns the caller, and fails if it is not the identity that --as names: a credential in the environment would
+    /// outrank that.
     pub(crate) fn pinned_caller(&self) -> Result<Caller, Failure> {
         let caller = self.caller()?;
         let (member, team) = (caller.member.as_deref().unwrap_or_default(), caller.team.as_deref());
@@ -261,8 +261,9 @@ impl ContextArgs {
         Ok(self.state_dir()?.join(HOOKS_DIRECTORY))
     }
 
-    /// Returns the caller that is, or may act as, the lead of a team: the lead's own identity if it is saved here, else the
-    /// operator, else any identity of the team. A credential or identity that was chosen explicitly takes precedence.
+    /// Returns the caller that is, or may act as, the lead of a team: the lead's own identity if it is saved here, else
+    /// the operator, else any identity of the team. A credential or identity that was chosen explicitly takes
+    /// precedence.
     pub(crate) async fn caller_leading(&self, team: &str) -> Result<Caller, Failure> {
         self.check_within_runner()?;
         let own = match (&self.credential, &self.who) {
@@ -305,7 +306,8 @@ impl ContextArgs {
         self.caller_with(identity.credential.clone(), Origin::Saved(identity))
     }
 
-    /// Returns the caller with a saved identity, to continue it where a join string leads. `joining`: who would join by that.
+    /// Returns the caller with a saved identity, to continue it where a join string leads. `joining`: who would join by
+    /// that.
     pub(crate) fn caller_again(&self, identity: &KeptIdentity, joining: Option<&Caller>) -> Result<Caller, Failure> {
         let is_named = joining.is_some_and(|joining| joining.address == identity.address);
         let origin = if is_named { Origin::Named(identity) } else { Origin::Saved(identity) };
@@ -314,8 +316,8 @@ impl ContextArgs {
 
     /// Returns the operator of this machine's coordinator.
     ///
-    /// A given credential takes precedence: an agent that acts for a member must not become the operator because it runs on
-    /// the same machine.
+    /// A given credential takes precedence: an agent that acts for a member must not become the operator because it
+    /// runs on the same machine.
     pub(crate) fn operator(&self) -> Result<Caller, Failure> {
         self.check_within_runner()?;
         if let Some(credential) = &self.credential {
@@ -383,8 +385,8 @@ impl ContextArgs {
         self.team.as_deref()
     }
 
-    /// Returns the flags with which another terminal finds the same state directory and context file. Empty: both are in their
-    /// default places.
+    /// Returns the flags with which another terminal finds the same state directory and context file. Empty: both are
+    /// in their default places.
     pub(crate) fn location_flags(&self) -> Vec<String> {
         let locations = [("--state-dir", &self.state_dir), ("--context", &self.context)];
         let given = locations.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));

@@ -11,8 +11,8 @@ impl ContextArgs {
         if self.who.is_some() { self.caller() } else { self.operator() }
     }
 
-    /// Fails if the options or the environment name a caller other than the operator. `what`: what only the operator can do, as
-    /// in "replace the operator's credential".
+    /// Fails if the options or the environment name a caller other than the operator. `what`: what only the operator
+    /// can do, as in "replace the operator's credential".
     ///
     /// For commands that change the files of the operator, which a coordinator cannot refuse.
     pub(crate) fn refuse_others(&self, what: &str) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! The limits on a program that `teamwire run` has started: it acts as its runner's member and as no other.
 //!
-//! This prevents mistakes, such as a program that loses its credential and then speaks as the lead of the person who started
-//! it. It is not a security boundary: see SECURITY.md on processes of the same OS user.
+//! This prevents mistakes, such as a program that loses its credential and then speaks as the lead of the person who
+//! started it. It is not a security boundary: see SECURITY.md on processes of the same OS user.
 
 use std::env;
 

@@ -16,8 +16,8 @@ const ABSENT_PATIENCE: Duration = Duration::from_millis(600);
 /// How long a command may wait before it says why.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// Returns the observer of a command's client. `is_patient`: a timeout was set, so wait even for a coordinator that is not
-/// running. `is_quiet`: print nothing.
+/// Returns the observer of a command's client. `is_patient`: a timeout was set, so wait even for a coordinator that is
+/// not running. `is_quiet`: print nothing.
 pub(super) fn observer(
     is_patient: bool,
     is_quiet: bool,

@@ -17,7 +17,8 @@ use super::{
     one_line, paint, request_kind, request_text, task_line, time,
 };
 
-/// Prints a change on one line, and the time by this machine's clock. Leaves out activity, which `teamwire logs` follows.
+/// Prints a change on one line, and the time by this machine's clock. Leaves out activity, which `teamwire logs`
+/// follows.
 pub(crate) fn change(change: &TeamChange) {
     let text = match change {
         TeamChange::Changed(Item::Task(task)) => return task_line(task),

@@ -80,7 +80,8 @@ fn shorten_enums(descriptor: &MessageDescriptor, value: &mut Value) {
     }
 }
 
-/// Returns the word for a value of an enum: its name without the enum's, which the protocol's style repeats in each value.
+/// Returns the word for a value of an enum: its name without the enum's, which the protocol's style repeats in each
+/// value.
 fn enum_word(kind: &str, value: &str) -> String {
     let mut prefix = String::new();
     for c in kind.chars() {

@@ -38,8 +38,8 @@ pub(crate) fn first_line_of_request(request: &v1::Request) -> String {
 /// Up to how many spaces in a row a command is shown with.
 const GAP_CHARS_MAX: usize = 40;
 
-/// Returns what a request for permission asks for, in full: the tool and the whole command first, and only then what the member
-/// says about it.
+/// Returns what a request for permission asks for, in full: the tool and the whole command first, and only then what
+/// the member says about it.
 pub(crate) fn permission_in_full(request: &v1::Request) -> String {
     whole_permission(&request.member, &request.tool, &request.content, &request.summary)
 }

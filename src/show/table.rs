@@ -10,8 +10,8 @@ const GAP: u16 = 2;
 
 /// Prints rows under headings, without borders.
 ///
-/// On a terminal, the last column is truncated to the terminal's width. If the others do not fit, each row becomes a block
-/// with a line for each column. Elsewhere nothing is truncated.
+/// On a terminal, the last column is truncated to the terminal's width. If the others do not fit, each row becomes a
+/// block with a line for each column. Elsewhere nothing is truncated.
 pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) {
     table_with_texts(1, headings, rows);
 }
@@ -24,8 +24,8 @@ pub(crate) fn table_with_texts(texts: usize, headings: &[&str], rows: Vec<Vec<St
     }
 }
 
-/// Renders a table for a terminal of this width. `None`: there is no terminal. `texts`: how many of the last columns may be
-/// truncated.
+/// Renders a table for a terminal of this width. `None`: there is no terminal. `texts`: how many of the last columns
+/// may be truncated.
 fn render(texts: usize, headings: &[&str], rows: &[Vec<String>], width: Option<u16>) -> String {
     let headings: Vec<String> = headings.iter().map(|heading| heading.to_uppercase()).collect();
     let mut table = Table::new();

@@ -16,8 +16,8 @@ scenarios! {
     nothing_survives_a_killed_runner_and_its_successor_takes_over,
 }
 
-/// Has the model act on "do it" once, with an effect, and then hang in a tool call. A message that is marked as delivered again
-/// gets no second effect.
+/// Has the model act on "do it" once, with an effect, and then hang in a tool call. A message that is marked as
+/// delivered again gets no second effect.
 fn act_and_hang(setup: &Setup) {
     setup.model.add(Rule::when("delivered before(?s:.*)do it").says("It is done already."));
     setup.on_shell("do it", "echo effect >> effects; touch running; until [ -e go ]; do sleep 0.05; done");

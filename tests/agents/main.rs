@@ -1,10 +1,11 @@
 //! Teamwire with the agent programs that people use, unmodified, and a scripted model instead of a maker's.
 //!
-//! Each scenario is written once and played with every program of [`program`]. A [`Setup`](setup::Setup) is a coordinator, a
-//! scripted model, and users whose programs know no other model; [`world`](crate::world) is that of the end-to-end tests.
+//! Each scenario is written once and played with every program of [`program`]. A [`Setup`](setup::Setup) is a
+//! coordinator, a scripted model, and users whose programs know no other model; [`world`](crate::world) is that of the
+//! end-to-end tests.
 //!
-//! `cargo xtask agents` installs the programs. A test whose program is not installed is skipped with a notice; with `CI` set,
-//! that is a failure for the programs that CI must test.
+//! `cargo xtask agents` installs the programs. A test whose program is not installed is skipped with a notice; with
+//! `CI` set, that is a failure for the programs that CI must test.
 
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 

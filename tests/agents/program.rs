@@ -101,7 +101,8 @@ macro_rules! programs {
 include!("programs.rs");
 
 impl Program {
-    /// Returns the program of this name. None, with a notice: it is not installed; with `CI`, that fails if CI must test it.
+    /// Returns the program of this name. None, with a notice: it is not installed; with `CI`, that fails if CI must
+    /// test it.
     pub(crate) fn installed(name: &str) -> Option<&'static Self> {
         let directories = env::var_os(VARIABLE).unwrap_or_default();
         if env::split_paths(&directories).any(|directory| directory.join(name).exists()) {

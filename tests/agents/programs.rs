@@ -1,5 +1,5 @@
-// The agent programs that teamwire is tested with: the one list that `xtask/src/agents.rs`, its tests and `tests/agents/`
-// include.
+// The agent programs that teamwire is tested with: the one list that `xtask/src/agents.rs`, its tests and
+// `tests/agents/` include.
 //
 // A row names the program's command, its npm package, the version, and whether CI must test it.
 

@@ -150,8 +150,8 @@ fn command_line(pid: u32) -> String {
     format!("{pid}: {}", String::from_utf8_lossy(&line).replace('\0', " "))
 }
 
-/// Moves this thread, and everything that it starts, into a separate network with nothing but a loopback interface. Takes
-/// root and `ip`; without them, only their settings keep the programs from other machines.
+/// Moves this thread, and everything that it starts, into a separate network with nothing but a loopback interface.
+/// Takes root and `ip`; without them, only their settings keep the programs from other machines.
 fn isolate() {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !is_root {

@@ -52,7 +52,8 @@ fn one_command_starts_a_team_that_answers_and_another_removes_all_of_it(setup: S
     assert_eq!(left, ["team.toml"]);
 }
 
-/// Returns a team's file with the program as the member `backend`. It has no profile if what a host offers by default is enough.
+/// Returns a team's file with the program as the member `backend`. It has no profile if what a host offers by default
+/// is enough.
 fn team(program: &Program) -> String {
     let name = program.name;
     let member = format!(

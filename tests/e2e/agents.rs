@@ -55,8 +55,8 @@ while hear; do
 done
 "#;
 
-/// Reports the content of every message as activity, and every `used N` as N turns. Waits for a file `go` in its directory
-/// first if told to. Approves its shutdown.
+/// Reports the content of every message as activity, and every `used N` as N turns. Waits for a file `go` in its
+/// directory first if told to. Approves its shutdown.
 pub(crate) const REPORTING: &str = r#"
 while hear; do
     case "$line" in
@@ -156,8 +156,8 @@ done
 /// Reads its input and prints nothing.
 pub(crate) const SILENT: &str = "while hear; do :; done";
 
-/// Takes task after task and completes it, but holds on to each while there is a file `hold` in its directory. Keeps the
-/// numbers of those that it has completed in `completed`.
+/// Takes task after task and completes it, but holds on to each while there is a file `hold` in its directory. Keeps
+/// the numbers of those that it has completed in `completed`.
 pub(crate) const CLAIMER: &str = r#"
 part() { printf '%s\n' "$claim" | sed -n "s/.*$1.*/\1/p"; }
 while :; do

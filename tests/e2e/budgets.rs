@@ -95,7 +95,8 @@ impl Wire {
         Ok(answer)
     }
 
-    /// Starts a call whose request has this many bytes, of which the last one does not come until the returned stream is dropped.
+    /// Starts a call whose request has this many bytes, of which the last one does not come until the returned stream
+    /// is dropped.
     async fn begin_large(
         &self,
         path: &str,

@@ -345,8 +345,8 @@ fn headers_over_the_bound_are_refused_and_the_connection_goes_on() {
     }
 }
 
-/// Returns whether the coordinator has closed the connection for too many resets. Who is still writing then may not come to
-/// read that.
+/// Returns whether the coordinator has closed the connection for too many resets. Who is still writing then may not
+/// come to read that.
 fn is_enhance_your_calm(error: &h2::Error) -> bool {
     error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) || error.is_io()
 }

@@ -81,7 +81,8 @@ fn a_taken_name_can_be_joined_again_once_freed_and_no_program_sees_the_join_stri
     let again = run("another-machine");
     world.await_inbox(LEAD, "hello again", |message| message["content"] == "hello");
     again.terminate().exits(143);
-    // It has ended by itself, and was not dismissed: its own credential is good for another life, the token is not needed.
+    // It has ended by itself, and was not dismissed: its own credential is good for another life, the token is not
+    // needed.
     let used_up = run("another-machine");
     world.await_inbox(LEAD, "hello once more", |message| message["content"] == "hello");
     assert_eq!(world.member("ann")["incarnation"], 3);

@@ -1,7 +1,7 @@
 //! Two machines: TLS, one paste, and a network that is cut for a while.
 //!
-//! The machines are network namespaces. Where these cannot be made, the tests say so and are left out: it takes root, and
-//! `ip`. With `CI=true`, root that cannot make them is a failure.
+//! The machines are network namespaces. Where these cannot be made, the tests say so and are left out: it takes root,
+//! and `ip`. With `CI=true`, root that cannot make them is a failure.
 
 use std::{
     fs, thread,

@@ -1,11 +1,11 @@
 //! End-to-end tests of teamwire as users meet it: the built binary, real processes, real stores, real faults.
 //!
-//! The tests are written in terms of [`world`]: a [`World`](world::World) is a coordinator with its store, the users at its
-//! command line, and the programs that run as members. Dropping a world ends everything it started. A scenario that is about the
-//! store runs on both stores ([`store_scenarios`]), others on one of them ([`scenarios`]).
+//! The tests are written in terms of [`world`]: a [`World`](world::World) is a coordinator with its store, the users at
+//! its command line, and the programs that run as members. Dropping a world ends everything it started. A scenario that
+//! is about the store runs on both stores ([`store_scenarios`]), others on one of them ([`scenarios`]).
 //!
-//! Tests await the events they want to see, for up to [`PATIENCE`](world::PATIENCE). A few let time pass because a fault must last,
-//! such as a network that is cut in [`machines`].
+//! Tests await the events they want to see, for up to [`PATIENCE`](world::PATIENCE). A few let time pass because a
+//! fault must last, such as a network that is cut in [`machines`].
 
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 

@@ -1,7 +1,7 @@
 //! Many members with open streams, who keep sending numbers to each other, and what became of all of them.
 //!
-//! Each member sends to the next one of its team, one number after the other, each once the one before was stored; every
-//! fifth goes to the team's lead, who has no stream and whose inbox fills. Nobody ever sees an error.
+//! Each member sends to the next one of its team, one number after the other, each once the one before was stored;
+//! every fifth goes to the team's lead, who has no stream and whose inbox fills. Nobody ever sees an error.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

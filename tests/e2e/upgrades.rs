@@ -1,7 +1,7 @@
 //! Stores that other versions wrote: those of every release open, and newer ones are refused.
 //!
-//! `tests/fixtures/stores` has a folder for each release, which `cargo xtask fixture` makes: a file of the embedded store, a
-//! backup of a Redis, and what the commands printed about them.
+//! `tests/fixtures/stores` has a folder for each release, which `cargo xtask fixture` makes: a file of the embedded
+//! store, a backup of a Redis, and what the commands printed about them.
 
 use std::{
     env,

@@ -15,8 +15,8 @@ const EMPTY: &[u8] = &[0; 5];
 
 /// Sends a request over a new connection, and returns the reply with its head in lower case.
 ///
-/// A server that speaks another protocol may reset the connection while the request is still being written, so the reply
-/// is what arrived until then.
+/// A server that speaks another protocol may reset the connection while the request is still being written, so the
+/// reply is what arrived until then.
 fn ask(world: &World, head: &str, body: &[u8]) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(world.coordinator.socket()).unwrap();
     let length = body.len();

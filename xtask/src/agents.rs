@@ -48,8 +48,8 @@ pub(crate) fn test(names: &[&str]) -> Result<(), Failure> {
         .run()
 }
 
-/// Returns the value of [`VARIABLE`] for all tests. In CI, installs the programs that it must test; otherwise, takes those that
-/// [`test`] has installed, and says how to install the others.
+/// Returns the value of [`VARIABLE`] for all tests. In CI, installs the programs that it must test; otherwise, takes
+/// those that [`test`] has installed, and says how to install the others.
 pub(crate) fn prepare(ci: bool) -> Result<OsString, Failure> {
     if ci {
         return install(PROGRAMS.iter().filter(|program| program.is_in_ci));

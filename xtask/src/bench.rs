@@ -1,5 +1,5 @@
-//! Checks that the benchmark compiles, passes its tests, and runs. How fast anything is can't be checked here: other programs are
-//! running.
+//! Checks that the benchmark compiles, passes its tests, and runs. How fast anything is can't be checked here: other
+//! programs are running.
 //!
 //! It is a workspace by itself, so that the clients of its peers are not compiled with every change.
 
@@ -8,7 +8,8 @@ use crate::{
     step::{Failure, Step, root},
 };
 
-/// What is measured: between them, these scenarios use every load loop, every kind of process except the peers, and Redis.
+/// What is measured: between them, these scenarios use every load loop, every kind of process except the peers, and
+/// Redis.
 const SCENARIOS: [&str; 4] = ["send", "latency", "idle", "drain"];
 
 /// Measures a little with builds for tests.

@@ -1,7 +1,7 @@
 //! Builds the workspace.
 //!
-//! Architecture invariant: every step of the check selects [`ALL`]. Cargo compiles a dependency again for each set of its
-//! features, so a step with a selection that differs would compile most crates twice.
+//! Architecture invariant: every step of the check selects [`ALL`]. Cargo compiles a dependency again for each set of
+//! its features, so a step with a selection that differs would compile most crates twice.
 
 use std::{env, path::PathBuf};
 

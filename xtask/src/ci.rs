@@ -9,8 +9,8 @@ use crate::{
 
 /// Checks everything that does not take too long for every change. [`nightly`](crate::nightly) has the rest.
 ///
-/// Two processors have work most of the time: while rustc compiles one crate after the other, the rest is prepared, and while
-/// faults strike, which is mostly waiting, what was built is checked.
+/// Two processors have work most of the time: while rustc compiles one crate after the other, the rest is prepared, and
+/// while faults strike, which is mostly waiting, what was built is checked.
 pub(crate) fn run() -> Result<(), Failure> {
     let parts = Parts::new(false);
     let mut tests = None;

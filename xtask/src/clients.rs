@@ -27,8 +27,8 @@ macro_rules! languages {
 
 include!("../../client/languages.rs");
 
-/// Runs the `check` of every client whose tools are installed, and returns the value of [`READY`]. With `all`, a missing tool is
-/// a failure.
+/// Runs the `check` of every client whose tools are installed, and returns the value of [`READY`]. With `all`, a
+/// missing tool is a failure.
 pub(crate) fn prepare(all: bool) -> Result<String, Failure> {
     let mut ready = Vec::new();
     for Client { language, needs, advice } in CLIENTS {

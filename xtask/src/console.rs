@@ -25,8 +25,8 @@ pub(crate) fn build() -> Result<(), Failure> {
         .run()
 }
 
-/// Checks the page, and returns the setting of the browser to test it with. `ci`: a missing tool is a failure. Otherwise, the
-/// page is neither checked nor tested without its tools.
+/// Checks the page, and returns the setting of the browser to test it with. `ci`: a missing tool is a failure.
+/// Otherwise, the page is neither checked nor tested without its tools.
 pub(crate) fn prepare(ci: bool) -> Result<Option<(&'static str, PathBuf)>, Failure> {
     let advice = "install Node.js 20 or newer and npm (Debian and Ubuntu: `sudo apt-get install npm`)";
     if !has_needs("the console", &["node", "npm"], advice, ci)? {

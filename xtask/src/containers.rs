@@ -1,9 +1,9 @@
 //! Builds the images and tests them in real containers.
 //!
-//! If a Docker daemon is reachable, it builds the images and fetches their bases. Otherwise root on Debian starts a private
-//! daemon for this command. It runs in its own namespaces, which hide its bridges, filter rules and mounts from the machine,
-//! and end everything in them with the daemon. It cannot reach the network, so this program makes the base images: with
-//! debootstrap, and from the Rust and the crates of this machine.
+//! If a Docker daemon is reachable, it builds the images and fetches their bases. Otherwise root on Debian starts a
+//! private daemon for this command. It runs in its own namespaces, which hide its bridges, filter rules and mounts from
+//! the machine, and end everything in them with the daemon. It cannot reach the network, so this program makes the base
+//! images: with debootstrap, and from the Rust and the crates of this machine.
 
 use std::{
     env,
@@ -32,10 +32,12 @@ const COMPOSE: &str = "github.com/docker/compose/v2@v2.40.3";
 /// How long the daemon may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts the daemon in its namespaces, with an empty `/run`. The shell remains the first process there, and reaps orphans.
+/// Starts the daemon in its namespaces, with an empty `/run`. The shell remains the first process there, and reaps
+/// orphans.
 const DAEMON: &str = r#"mount -t tmpfs tmpfs /run && ip link set lo up && dockerd "$@"; exit"#;
 
-/// The variables by which deploy/compose.yaml and the tests find the images, and the names that this command gives them.
+/// The variables by which deploy/compose.yaml and the tests find the images, and the names that this command gives
+/// them.
 const IMAGES: [(&str, &str); 2] =
     [("TEAMWIRE_IMAGE", "teamwire-test"), ("TEAMWIRE_TEAMMATE_IMAGE", "teamwire-test-teammate")];
 

@@ -1,7 +1,7 @@
 //! Makes a release: programs, packages and their sums. docs/releasing.md describes it.
 //!
-//! The work is done by `xtask/dist/dist.py`, with the Python packages that are pinned beside it, and by cargo-cyclonedx, which
-//! cargo builds in the version below.
+//! The work is done by `xtask/dist/dist.py`, with the Python packages that are pinned beside it, and by
+//! cargo-cyclonedx, which cargo builds in the version below.
 
 use std::path::PathBuf;
 

@@ -15,7 +15,8 @@ use crate::{
 /// Names the program that has Porcupine judge histories.
 pub(crate) const LINEARIZABILITY: &str = "TEAMWIRE_TEST_LINEARIZABILITY";
 
-/// Tests and builds the program that has Porcupine judge histories, once. None: there is no Go, which only CI must have.
+/// Tests and builds the program that has Porcupine judge histories, once. None: there is no Go, which only CI must
+/// have.
 pub(crate) fn linearizability(ci: bool) -> Result<Option<PathBuf>, Failure> {
     static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
     let advice = "install Go 1.26 or newer from your distribution or go.dev";
@@ -31,7 +32,8 @@ pub(crate) fn linearizability(ci: bool) -> Result<Option<PathBuf>, Failure> {
     Ok(built.clone())
 }
 
-/// Breaks coordinators, stores, networks, clocks and members, and checks the promises. `options` go to `teamwire-chaos run`.
+/// Breaks coordinators, stores, networks, clocks and members, and checks the promises. `options` go to `teamwire-chaos
+/// run`.
 pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
     build::workspace()?;
     run(&build::program("teamwire-chaos"), options)

@@ -1,5 +1,5 @@
-//! Generates the clients' code from the protocol: stubs with buf (`buf.gen.yaml`), for Python with grpcio-tools, and small
-//! files with the policy of refusals and calls (`proto/examples/client_policies.rs`).
+//! Generates the clients' code from the protocol: stubs with buf (`buf.gen.yaml`), for Python with grpcio-tools, and
+//! small files with the policy of refusals and calls (`proto/examples/client_policies.rs`).
 //!
 //! The output is committed, so that using a client takes none of these tools.
 

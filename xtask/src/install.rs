@@ -1,7 +1,7 @@
 //! Finds the tools that the commands run, and installs what is missing.
 //!
-//! What a package manager of a language installs goes below `target/tools` or `node_modules`, in pinned versions. apt-get
-//! installs into the machine, so it runs only for root.
+//! What a package manager of a language installs goes below `target/tools` or `node_modules`, in pinned versions.
+//! apt-get installs into the machine, so it runs only for root.
 
 use std::{
     env, fs,
@@ -20,8 +20,8 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     env::split_paths(&path).find_map(|directory| file(&directory.join(program)))
 }
 
-/// Returns whether all programs that something needs are in `PATH`. If one is missing, says that this is skipped, or fails if it
-/// `must` not be.
+/// Returns whether all programs that something needs are in `PATH`. If one is missing, says that this is skipped, or
+/// fails if it `must` not be.
 pub(crate) fn has_needs(what: &str, needs: &[&str], advice: &'static str, must: bool) -> Result<bool, Failure> {
     let Some(missing) = needs.iter().find(|program| in_path(program).is_none()) else { return Ok(true) };
     if must {
@@ -65,8 +65,8 @@ pub(crate) fn npm(directory: &str) -> Result<(), Failure> {
         .run()
 }
 
-/// Returns the directory of the programs of a Python environment with what a file of requirements pins. Creates it unless it
-/// is up to date, and where it was created: its programs name that place.
+/// Returns the directory of the programs of a Python environment with what a file of requirements pins. Creates it
+/// unless it is up to date, and where it was created: its programs name that place.
 pub(crate) fn venv(requirements: &str, directory: &str) -> Result<PathBuf, Failure> {
     let programs = root().join(directory).join("bin");
     let done = root().join(directory).join("done");

@@ -1,4 +1,5 @@
-//! Tests hosts in a cluster against the control plane of Kubernetes: API server, controllers and scheduler, without nodes.
+//! Tests hosts in a cluster against the control plane of Kubernetes: API server, controllers and scheduler, without
+//! nodes.
 //!
 //! Go builds the programs from their modules, in the versions of `xtask/kubernetes/go.mod`.
 

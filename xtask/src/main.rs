@@ -1,10 +1,10 @@
 //! The commands for developers and CI; `cargo xtask help` explains them.
 //!
-//! Each command is a list of steps: other programs, run one after the other in the root of the repository until one fails.
-//! A failing step says what to do next.
+//! Each command is a list of steps: other programs, run one after the other in the root of the repository until one
+//! fails. A failing step says what to do next.
 //!
-//! Architecture invariant: this depends on nothing but the standard library, so the first command in a fresh clone starts
-//! at once.
+//! Architecture invariant: this depends on nothing but the standard library, so the first command in a fresh clone
+//! starts at once.
 
 mod agents;
 mod bench;

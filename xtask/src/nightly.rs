@@ -55,8 +55,8 @@ fn simulation() -> Result<(), Failure> {
     faults::simulate(&["--fleet", "--seeds", "4"])
 }
 
-/// Runs mixes of faults, and then each fault that no one causes on purpose. On both stores at the same time: such runs mostly
-/// wait.
+/// Runs mixes of faults, and then each fault that no one causes on purpose. On both stores at the same time: such runs
+/// mostly wait.
 fn faults() -> Result<(), Failure> {
     let on = |store: &str| {
         for (fault, seconds) in [("mix", "120"), ("mix-hosts", "120"), ("failures", "20")] {

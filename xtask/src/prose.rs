@@ -1,7 +1,7 @@
 //! Checks the prose of the repository: its spelling, and the phrases that `docs/prose.md` lists.
 //!
-//! A phrase is a sequence of words, so it also matches across a line break inside a comment, and in a name in snake case. Each row
-//! of the table is a phrase, what to write instead, and why.
+//! A phrase is a sequence of words, so it also matches across a line break inside a comment, and in a name in snake
+//! case. Each row of the table is a phrase, what to write instead, and why.
 
 use std::{collections::HashMap, fs};
 
@@ -136,8 +136,8 @@ struct Word<'a> {
     text: &'a str,
     /// Counted from 1.
     line: usize,
-    /// Whether it continues the sentence of the word before: between them are only spaces, at most one line break, and the
-    /// marks of comments, strings and names.
+    /// Whether it continues the sentence of the word before: between them are only spaces, at most one line break, and
+    /// the marks of comments, strings and names.
     continues: bool,
 }
 

@@ -61,8 +61,8 @@ impl Server {
         if Step::new("apt-get", &["install", "--simulate", self.name]).succeeds() {
             return apt(&[&APT_INSTALL[..], &[self.name]].concat());
         }
-        // If the release is too old to have it, its backports do. Only these two commands see them, so this machine's list of
-        // sources stays unchanged.
+        // If the release is too old to have it, its backports do. Only these two commands see them, so this machine's
+        // list of sources stays unchanged.
         let sources = Backports::write().map_err(|why| Failure::new(why, self.advice))?;
         let option = format!("Dir::Etc::sourceparts={}", sources.directory.display());
         apt(&["--option", &option, "update"])?;

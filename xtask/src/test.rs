@@ -30,8 +30,8 @@ pub(crate) struct Tests {
 impl Tests {
     /// Finds or installs what the tests need. Checks the clients and the console, which some of the tests run.
     ///
-    /// `ci`: a client whose language is missing fails, and so does a test that would skip itself. The agent programs that CI
-    /// must test are installed.
+    /// `ci`: a client whose language is missing fails, and so does a test that would skip itself. The agent programs
+    /// that CI must test are installed.
     pub(crate) fn prepare(ci: bool) -> Result<Self, Failure> {
         let nextest = venv("xtask/test/requirements.txt", "target/tools/test")?.join("cargo-nextest");
         let mut environment = Vec::new();

@@ -25,7 +25,8 @@ const TEST_RUN: [&str; 3] = [
     "cargo-nextest nextest run --workspace --all-features --locked --lib --bins --tests",
 ];
 
-/// A machine with a clone of the repository, the Python environments of the tests, and only the programs that a test installs.
+/// A machine with a clone of the repository, the Python environments of the tests, and only the programs that a test
+/// installs.
 struct Machine {
     directory: PathBuf,
 }
@@ -57,7 +58,8 @@ impl Machine {
         self
     }
 
-    /// Puts what nextest and the workspace's programs do into the repository: they record their calls, and then run a line of shell.
+    /// Puts what nextest and the workspace's programs do into the repository: they record their calls, and then run a
+    /// line of shell.
     fn with_built(self, does: &str) -> Self {
         fs::create_dir_all(self.directory.join("repository/target/debug/examples")).unwrap();
         let built = ["tools/test/bin/cargo-nextest", "debug/teamwire-chaos", "debug/examples/client_policies"];

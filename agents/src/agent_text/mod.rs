@@ -1,8 +1,9 @@
 //! The text that an agent reads: messages and tasks as the `<teammate-message>` element that agent programs know.
 //!
-//! Everything that a member wrote is escaped, in attributes and in the body, so that no name and no content can close the
-//! element, open another one, or hide in characters that no one sees ([`visible`](crate::visible)). Foreign text comes last in a
-//! body, after teamwire's own. A permission request ends with one more line of teamwire's: how the member describes it.
+//! Everything that a member wrote is escaped, in attributes and in the body, so that no name and no content can close
+//! the element, open another one, or hide in characters that no one sees ([`visible`](crate::visible)). Foreign text
+//! comes last in a body, after teamwire's own. A permission request ends with one more line of teamwire's: how the
+//! member describes it.
 
 mod next_step;
 
@@ -27,8 +28,8 @@ pub enum AnswerWith {
 
 /// Returns a message as an agent reads it.
 ///
-/// The body of a message or broadcast is its content, escaped. The body of a protocol message is an explanation with the
-/// request's id and the commands that answer it.
+/// The body of a message or broadcast is its content, escaped. The body of a protocol message is an explanation with
+/// the request's id and the commands that answer it.
 pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> String {
     let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
     let (summary, body) = summary_and_body(message, sender, answer_with);
@@ -48,8 +49,8 @@ pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> Strin
     text
 }
 
-/// Returns a message that a session has delivered, for an agent that answers with tools. From the second delivery on, the
-/// element says which one it is, because the agent may have acted on the message before.
+/// Returns a message that a session has delivered, for an agent that answers with tools. From the second delivery on,
+/// the element says which one it is, because the agent may have acted on the message before.
 pub fn delivered_message(message: &v1::Message, delivery_count: u32) -> String {
     let text = teammate_message(message, AnswerWith::Tool);
     if delivery_count <= 1 {

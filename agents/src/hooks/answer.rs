@@ -27,8 +27,8 @@ impl HookAnswer {
 
     /// Creates an answer that shows the model a text.
     pub(super) fn context(call: &HookCall, text: String) -> Self {
-        // Gemini CLI escapes angle brackets, but not ampersands. Without this, its model could not distinguish teamwire's own
-        // tags from those that a member wrote, which are already escaped.
+        // Gemini CLI escapes angle brackets, but not ampersands. Without this, its model could not distinguish
+        // teamwire's own tags from those that a member wrote, which are already escaped.
         let text = if call.program == AgentProgram::Gemini { text.replace('&', "&amp;") } else { text };
         let output = json!({ "hookEventName": call.event_name, "additionalContext": text });
         Self::printing(json!({ "hookSpecificOutput": output }))

@@ -1,16 +1,16 @@
 //! Answers an agent program's hooks with the messages that wait for the session's member.
 //!
-//! A program calls a hook at the start of a session, when a turn begins, after each tool call and when a turn ends. It shows
-//! the model what the hook prints. A hook knows only that it has printed a message, not that the model has read it. So a
-//! message is acknowledged in two steps:
+//! A program calls a hook at the start of a session, when a turn begins, after each tool call and when a turn ends. It
+//! shows the model what the hook prints. A hook knows only that it has printed a message, not that the model has read
+//! it. So a message is acknowledged in two steps:
 //!
 //! 1. A hook prints a message, and records in [`sessions`] for which turn.
-//! 2. By the end of a turn, its model has read everything that was printed for it. The hook at the end of the turn acknowledges
-//!    those messages.
+//! 2. By the end of a turn, its model has read everything that was printed for it. The hook at the end of the turn
+//!    acknowledges those messages.
 //!
-//! If a turn is interrupted, or the model cannot be reached, that hook is not called. The next turn gets the messages again,
-//! marked. While one session has a message in hand, other sessions of the same member do not get it, unless the first one has
-//! been silent for [`sessions::CLAIM`].
+//! If a turn is interrupted, or the model cannot be reached, that hook is not called. The next turn gets the messages
+//! again, marked. While one session has a message in hand, other sessions of the same member do not get it, unless the
+//! first one has been silent for [`sessions::CLAIM`].
 //!
 //! | module | what it does |
 //! |---|---|

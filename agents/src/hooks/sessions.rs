@@ -23,8 +23,8 @@ const IDLE_AFTER: u64 = 60;
 /// How long after its last hook a session is remembered, in seconds.
 const FORGOTTEN_AFTER: u64 = 7 * 86_400;
 
-/// How many times hooks may continue a turn because messages wait. The ninth time, Claude Code ends the turn and shows the
-/// model nothing.
+/// How many times hooks may continue a turn because messages wait. The ninth time, Claude Code ends the turn and shows
+/// the model nothing.
 pub(super) const CONTINUED_MAX: u32 = 8;
 
 /// The file of a member.
@@ -127,7 +127,8 @@ impl File {
         self.sessions.entry(id.to_owned()).or_default()
     }
 
-    /// Forgets a session. Other sessions may get the messages that it had in hand; otherwise they wait until it is resumed.
+    /// Forgets a session. Other sessions may get the messages that it had in hand; otherwise they wait until it is
+    /// resumed.
     pub(super) fn end(&mut self, id: &str) {
         self.sessions.remove(id);
     }
@@ -156,14 +157,15 @@ impl File {
 
     /// Returns whether a session may be woken. None: the waiter is no longer wanted.
     ///
-    /// A program does not report the end of an interrupted turn, so a session that has long been silent counts as idle. If it
-    /// is in fact busy, the notification joins its turn.
+    /// A program does not report the end of an interrupted turn, so a session that has long been silent counts as idle.
+    /// If it is in fact busy, the notification joins its turn.
     pub(super) fn may_wake(&self, id: &str, waiter: u32) -> Option<bool> {
         let session = self.sessions.get(id).filter(|session| session.waiter == waiter)?;
         Some(!session.is_in_turn || session.seen_at + IDLE_AFTER < now())
     }
 
-    /// Returns the messages of an inbox that this session was not given in this turn, and that no other session has in hand.
+    /// Returns the messages of an inbox that this session was not given in this turn, and that no other session has in
+    /// hand.
     pub(super) fn waiting<'a>(&self, id: &str, inbox: &'a v1::ListInboxResponse) -> Vec<&'a v1::Message> {
         let messages = inbox.deliveries.iter().filter_map(|delivery| delivery.message.as_ref());
         let alive_since = now().saturating_sub(CLAIM);

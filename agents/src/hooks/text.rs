@@ -7,8 +7,8 @@ use crate::{
     setup::AgentProgram,
 };
 
-/// How many bytes of messages a hook prints. Claude Code and Codex move more than 10,000 characters to a file, where the model
-/// may not look.
+/// How many bytes of messages a hook prints. Claude Code and Codex move more than 10,000 characters to a file, where
+/// the model may not look.
 const BYTES_MAX: usize = 9_000;
 
 /// How many other members an introduction names.
@@ -30,7 +30,8 @@ pub(super) struct Handed {
 }
 
 impl Handed {
-    /// Chooses among the messages that wait, in order. `has_seen`: whether the session was given a message in an earlier turn.
+    /// Chooses among the messages that wait, in order. `has_seen`: whether the session was given a message in an
+    /// earlier turn.
     pub(super) fn new(waiting: &[&v1::Message], has_seen: impl Fn(&str) -> bool) -> Self {
         let mut text = "From your team, not from your user:".to_owned();
         let (mut shown, mut mentioned) = (Vec::new(), Vec::new());

@@ -8,12 +8,13 @@ use tokio::time::{sleep, timeout};
 
 use super::{DEADLINE, HookCall, Hooks, PAGE_SIZE};
 
-/// How often to check the inbox. The first check also waits this long, so that the hook at the end of the same turn goes first.
+/// How often to check the inbox. The first check also waits this long, so that the hook at the end of the same turn
+/// goes first.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Hooks {
-    /// Waits until messages have arrived that the session has not been given. Returns the text that wakes it, or None if it
-    /// needs no waking any more: it has ended, or another process waits for it.
+    /// Waits until messages have arrived that the session has not been given. Returns the text that wakes it, or None
+    /// if it needs no waking any more: it has ended, or another process waits for it.
     pub async fn wait_to_wake(&self, call: &HookCall) -> io::Result<Option<&'static str>> {
         let (program, waiter) = (getppid(), process::id());
         if call.is_subagent {

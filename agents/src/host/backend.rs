@@ -12,34 +12,34 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns what the host offers. The host reads it whenever it connects.
     fn offer(&self) -> v1::HostOffer;
 
-    /// Looks up the result of an earlier delivery of this order, and ends an incomplete start that cannot continue. The host
-    /// calls it before each [`Backend::admit`], because an order is delivered again if the host program died while carrying it
-    /// out.
+    /// Looks up the result of an earlier delivery of this order, and ends an incomplete start that cannot continue. The
+    /// host calls it before each [`Backend::admit`], because an order is delivered again if the host program died while
+    /// carrying it out.
     fn recover(&self, order: &Order) -> impl Future<Output = Found> + Send;
 
-    /// Checks that the order can be carried out, and reserves what it needs. Waits until an earlier member of the same name is
-    /// gone.
+    /// Checks that the order can be carried out, and reserves what it needs. Waits until an earlier member of the same
+    /// name is gone.
     fn admit(&self, order: &Order) -> impl Future<Output = Result<(), StartError>> + Send;
 
     /// Starts an order's member. Returns once the member has its token and [`Backend::recover`] would find it.
     ///
-    /// If it fails, it must not leave a process that could still join, other than a member whose end [`Backend::next_end`] will
-    /// return.
+    /// If it fails, it must not leave a process that could still join, other than a member whose end
+    /// [`Backend::next_end`] will return.
     fn start(&self, order: &Order, ticket: Ticket) -> impl Future<Output = Result<(), StartError>> + Send;
 
     /// Releases what [`Backend::admit`] reserved for an order that was not started after all.
     fn release(&self, order: &Order) -> impl Future<Output = ()> + Send;
 
-    /// Waits for the end of a member that this process or an earlier one started. Returns each end once per process, and again
-    /// after a restart until it is [forgotten](Backend::forget). Cancel-safe.
+    /// Waits for the end of a member that this process or an earlier one started. Returns each end once per process,
+    /// and again after a restart until it is [forgotten](Backend::forget). Cancel-safe.
     fn next_end(&self) -> impl Future<Output = Ended> + Send;
 
-    /// Forgets an end that the coordinator now knows about, and removes what is left of the member, but nothing that would be
-    /// lost. Returns a sentence about what stays, and where.
+    /// Forgets an end that the coordinator now knows about, and removes what is left of the member, but nothing that
+    /// would be lost. Returns a sentence about what stays, and where.
     fn forget(&self, request_id: &str) -> impl Future<Output = Option<String>> + Send;
 
-    /// Asks all members that it has started to end, and waits until they have. Admits no more orders. [`Backend::next_end`]
-    /// still returns the ends.
+    /// Asks all members that it has started to end, and waits until they have. Admits no more orders.
+    /// [`Backend::next_end`] still returns the ends.
     fn stop_all(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -61,8 +61,8 @@ pub struct Order {
 /// What a member joins with.
 #[derive(Clone)]
 pub struct Ticket {
-    /// The join token, a secret that is good for one join under the member's name. Never pass it as an argument or in an
-    /// environment variable.
+    /// The join token, a secret that is good for one join under the member's name. Never pass it as an argument or in
+    /// an environment variable.
     pub join_token: String,
     /// The coordinator's address, or several separated by commas.
     pub address: String,
@@ -80,10 +80,11 @@ impl fmt::Debug for Ticket {
 /// The result of an earlier delivery of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The member got its token. Either it runs, or [`Backend::next_end`] will return its end. The host acknowledges the order.
+    /// The member got its token. Either it runs, or [`Backend::next_end`] will return its end. The host acknowledges
+    /// the order.
     Started,
-    /// The start was interrupted, and none of its processes run anymore. The host takes the order again, unless the member had
-    /// already joined: then the host reports its end and calls [`Backend::forget`].
+    /// The start was interrupted, and none of its processes run anymore. The host takes the order again, unless the
+    /// member had already joined: then the host reports its end and calls [`Backend::forget`].
     Interrupted,
     /// The backend has never seen the order.
     Nothing,
@@ -92,8 +93,8 @@ pub enum Found {
 /// Why a member could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError {
-    /// What to tell the member that ordered it: a sentence on the first line, and then perhaps the last lines of some output.
-    /// Up to [`REASON_BYTES_MAX`] bytes.
+    /// What to tell the member that ordered it: a sentence on the first line, and then perhaps the last lines of some
+    /// output. Up to [`REASON_BYTES_MAX`] bytes.
     pub reason: String,
     /// True: another host may be able to start it, for example because this one is full.
     pub try_another_host: bool,
@@ -123,7 +124,8 @@ pub struct Ended {
     pub member: String,
     /// How it ended, as far as is known. The host reports it only if the member itself has not.
     pub exit: v1::ExitReport,
-    /// If the member ended before its first session: what to tell the member that ordered it, as in [`StartError::reason`].
+    /// If the member ended before its first session: what to tell the member that ordered it, as in
+    /// [`StartError::reason`].
     pub reason: String,
     /// See [`StartError::try_another_host`].
     pub try_another_host: bool,

@@ -8,7 +8,8 @@ use teamwire_proto::v1;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum HostEvent {
-    /// The coordinator knows what the host offers, and which members ended while no host ran. Orders may arrive from now on.
+    /// The coordinator knows what the host offers, and which members ended while no host ran. Orders may arrive from
+    /// now on.
     Ready {
         /// The host's name.
         host: String,

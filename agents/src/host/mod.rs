@@ -1,7 +1,8 @@
 //! Starts members when the lead orders them.
 //!
-//! A [`Host`] reads its inbox, takes the orders in it, has its [`Backend`] start the members, and reports the ends that the
-//! members cannot report themselves. The backend decides how to start a member: [`Processes`] starts a runner on this machine.
+//! A [`Host`] reads its inbox, takes the orders in it, has its [`Backend`] start the members, and reports the ends that
+//! the members cannot report themselves. The backend decides how to start a member: [`Processes`] starts a runner on
+//! this machine.
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
@@ -14,9 +15,9 @@
 //!
 //! # What survives a crash
 //!
-//! An order stays in the host's inbox until its member has its token or the order has ended. So a host that dies while carrying
-//! out an order gets it again and takes it again, which voids the earlier token. A backend records each start before it begins,
-//! so that [`Backend::recover`] finds it.
+//! An order stays in the host's inbox until its member has its token or the order has ended. So a host that dies while
+//! carrying out an order gets it again and takes it again, which voids the earlier token. A backend records each start
+//! before it begins, so that [`Backend::recover`] finds it.
 
 mod backend;
 mod event;
@@ -45,7 +46,8 @@ pub use self::{
 /// Called with everything that happens. Must return quickly.
 pub type OnHostEvent = Arc<dyn Fn(&HostEvent) + Send + Sync>;
 
-/// How long a host that was asked to stop may take to finish the orders that it has in hand, and then to make its last calls.
+/// How long a host that was asked to stop may take to finish the orders that it has in hand, and then to make its last
+/// calls.
 const LAST_CALLS: Duration = Duration::from_secs(10);
 
 /// A host that has joined its team.
@@ -61,8 +63,8 @@ pub struct Host<B> {
 pub enum HostEnd {
     /// It was asked to stop.
     Stopped,
-    /// The coordinator has ended its session for good: the team was deleted, another process has its identity, or it was
-    /// stopped by force.
+    /// The coordinator has ended its session for good: the team was deleted, another process has its identity, or it
+    /// was stopped by force.
     Closed(Closed),
     /// The coordinator refused its credential or its offer.
     Refused(Error),
@@ -208,8 +210,8 @@ impl<B: Backend> Host<B> {
     }
 }
 
-/// Reports the ends of members that the host found when it connected, and then tells the coordinator what the host offers. So
-/// a caller that waits until the host is ready does not count those members as running.
+/// Reports the ends of members that the host found when it connected, and then tells the coordinator what the host
+/// offers. So a caller that waits until the host is ready does not count those members as running.
 async fn offer<B: Backend>(orders: Orders<B>, found: Vec<Ended>) -> Done {
     let mut reports = JoinSet::new();
     for ended in found {

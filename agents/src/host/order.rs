@@ -133,7 +133,8 @@ impl<B: Backend> Orders<B> {
         });
     }
 
-    /// Reports the end of a member that was started: as a refusal if it never opened a session, and otherwise as its exit.
+    /// Reports the end of a member that was started: as a refusal if it never opened a session, and otherwise as its
+    /// exit.
     pub(super) async fn report(&self, ended: Ended) {
         let Ended { request_id, member, exit, reason, try_another_host } = ended;
         let client = self.client.clone().with_retry(Retry::within(Duration::MAX));

@@ -34,8 +34,8 @@ impl Incarnation<'_> {
         self.reporter.waiting.send_if_modified(|waiting| waiting.push(line.into()));
     }
 
-    /// Reports what the program has used since this life began. Never waits. Replaces an earlier report that has not been
-    /// sent.
+    /// Reports what the program has used since this life began. Never waits. Replaces an earlier report that has not
+    /// been sent.
     pub(crate) fn usage(&self, usage: v1::Usage) {
         self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(usage));
     }
@@ -53,8 +53,8 @@ impl Incarnation<'_> {
         });
     }
 
-    /// Reports how many turns of the program have failed in a row, and how the latest one did. Zero: it has not failed. Never
-    /// waits. Replaces an earlier report that has not been sent.
+    /// Reports how many turns of the program have failed in a row, and how the latest one did. Zero: it has not failed.
+    /// Never waits. Replaces an earlier report that has not been sent.
     pub(crate) fn failed_turns(&self, count: u32, error: &str) {
         let failed = v1::FailedTurns { count, error: error.to_owned(), since: None };
         self.reporter.waiting.send_modify(|waiting| waiting.failed_turns = Some(failed));

@@ -1,7 +1,8 @@
 //! Renews the member's lease and reports whether it is active or idle.
 //!
-//! A member is active while it works on something, and idle once it has worked on something, has nothing left, and nothing has
-//! changed for a moment. A program that was never handed anything may be working by itself, and counts as active.
+//! A member is active while it works on something, and idle once it has worked on something, has nothing left, and
+//! nothing has changed for a moment. A program that was never handed anything may be working by itself, and counts as
+//! active.
 
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ impl Work {
     }
 }
 
-/// Sends a heartbeat every `interval`, and at once when the activity changes. Returns when the sender of `work` is gone.
+/// Sends a heartbeat every `interval`, and at once when the activity changes. Returns when the sender of `work` is
+/// gone.
 ///
 /// A heartbeat that fails is not retried before the next one is due: the open session renews the lease as well.
 pub(crate) async fn run(client: Client, mut work: watch::Receiver<Work>, interval: Duration, idle_after: Duration) {

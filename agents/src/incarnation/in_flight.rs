@@ -30,16 +30,16 @@ pub(crate) struct InFlight {
     tasks: HashMap<u64, String>,
     /// True: the member claims no task for now.
     is_resting: bool,
-    /// True: the runner waits before it tries a message again. Until then, the member counts as working, although nothing is in
-    /// hand.
+    /// True: the runner waits before it tries a message again. Until then, the member counts as working, although
+    /// nothing is in hand.
     is_retrying: bool,
     /// True: the program is in a turn, perhaps one that no message began.
     is_in_turn: bool,
 }
 
 impl InFlight {
-    /// Creates an empty set that acknowledges by `acks` and reports to the heartbeat. `is_batch`: a program is started for
-    /// each batch of messages.
+    /// Creates an empty set that acknowledges by `acks` and reports to the heartbeat. `is_batch`: a program is started
+    /// for each batch of messages.
     pub(crate) fn new(acks: Acks, work: watch::Sender<Work>, is_batch: bool) -> Self {
         Self {
             acks,
@@ -118,7 +118,8 @@ impl InFlight {
         self.pending_replies.answerable(request)
     }
 
-    /// Records that a message was sent without `in_reply_to` and counts as the answer to this one. Does not acknowledge.
+    /// Records that a message was sent without `in_reply_to` and counts as the answer to this one. Does not
+    /// acknowledge.
     pub(crate) fn taken_for_answer(&mut self, message_id: &str) {
         self.pending_replies.answered(message_id);
     }

@@ -1,8 +1,8 @@
 //! One incarnation of the member: from its Join to the end of its program.
 //!
-//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and tasks
-//! in flight, the call in progress for the program, and the call that claims the next task. An adapter holds it and alternates
-//! between [`Incarnation::next`], which handles what the coordinator sends, and its own program.
+//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and
+//! tasks in flight, the call in progress for the program, and the call that claims the next task. An adapter holds it
+//! and alternates between [`Incarnation::next`], which handles what the coordinator sends, and its own program.
 
 mod activity;
 mod background;
@@ -59,11 +59,12 @@ use crate::{
 /// How many messages a session delivers without acknowledgement.
 const WINDOW_MESSAGES: usize = 64;
 
-/// How long the session waits for an agent program that starts. Then it opens, so that the runner learns if the member is stopped.
+/// How long the session waits for an agent program that starts. Then it opens, so that the runner learns if the member
+/// is stopped.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the last acknowledgements may take when a session ends. The coordinator delivers messages that are not acknowledged
-/// by then again.
+/// How long the last acknowledgements may take when a session ends. The coordinator delivers messages that are not
+/// acknowledged by then again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long the last report of activity may take when a session ends.
@@ -134,8 +135,8 @@ pub(crate) enum IncarnationEvent {
 }
 
 impl<'a> Incarnation<'a> {
-    /// Starts the heartbeat of a member that has joined, and opens its session. The session of an agent program opens once the
-    /// program is ready: see [`Incarnation::note_ready`].
+    /// Starts the heartbeat of a member that has joined, and opens its session. The session of an agent program opens
+    /// once the program is ready: see [`Incarnation::note_ready`].
     pub(crate) fn begin(
         config: &'a RunnerConfig,
         client: Client,
@@ -188,8 +189,8 @@ impl<'a> Incarnation<'a> {
         }
     }
 
-    /// Records that the program is ready to work, so that the session opens. That approves the order that the member was started
-    /// for, if there is one.
+    /// Records that the program is ready to work, so that the session opens. That approves the order that the member
+    /// was started for, if there is one.
     pub(crate) fn note_ready(&mut self) {
         self.carried.was_ready = true;
         self.may_open.cancel();
@@ -220,8 +221,8 @@ impl<'a> Incarnation<'a> {
 
     /// Waits for the call that is under way for the program, or for its output to be passed on. Cancel-safe.
     ///
-    /// Unlike [`Incarnation::next`], it accepts nothing new from the coordinator. Returns the reply for the program, if there
-    /// is one. Waits forever if nothing is under way.
+    /// Unlike [`Incarnation::next`], it accepts nothing new from the coordinator. Returns the reply for the program, if
+    /// there is one. Waits forever if nothing is under way.
     pub(crate) async fn finish_current(&mut self) -> Option<Value> {
         tokio::select! {
             done = self.responder.done() => Some(self.conclude(done)),
@@ -294,8 +295,9 @@ impl<'a> Incarnation<'a> {
         self.in_flight.drop_task(task_id);
     }
 
-    /// Records that the program waits for messages, or has ended a turn. From now on, the member is idle unless the program has
-    /// something in hand. `done_last`: one line of up to 200 characters about what it did last; empty: nothing.
+    /// Records that the program waits for messages, or has ended a turn. From now on, the member is idle unless the
+    /// program has something in hand. `done_last`: one line of up to 200 characters about what it did last; empty:
+    /// nothing.
     pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
         self.in_flight.note_turn_ended(done_last);
     }
@@ -321,8 +323,9 @@ impl<'a> Incarnation<'a> {
         }));
     }
 
-    /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session. For the
-    /// message at which the program has failed, that counts as another delivery; after the last one, it becomes a dead letter.
+    /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session. For
+    /// the message at which the program has failed, that counts as another delivery; after the last one, it becomes a
+    /// dead letter.
     pub(crate) async fn renew_session(&mut self, failed: &Delivery) {
         // First confirm the messages that were processed, so that they are not delivered again.
         let _ = timeout(FLUSH_DEADLINE, self.subscription.flush()).await;
@@ -333,8 +336,8 @@ impl<'a> Incarnation<'a> {
         self.own_requests = OwnRequests::default();
     }
 
-    /// Finishes the incarnation: flushes the last acknowledgements and the activity, and checks whether the shutdown was approved after
-    /// all. Returns the reason to report.
+    /// Finishes the incarnation: flushes the last acknowledgements and the activity, and checks whether the shutdown
+    /// was approved after all. Returns the reason to report.
     pub(crate) async fn settle(&mut self, why: Why) -> Why {
         self.begin_last_calls(&why);
         let hurry = self.hurry.clone();
@@ -364,8 +367,8 @@ impl<'a> Incarnation<'a> {
         why
     }
 
-    /// Notes that only the last calls are left to make, and returns until when they may be retried. Says so if the coordinator
-    /// is unreachable.
+    /// Notes that only the last calls are left to make, and returns until when they may be retried. Says so if the
+    /// coordinator is unreachable.
     pub(crate) fn begin_last_calls(&mut self, why: &Why) -> Instant {
         if let Some(by) = self.carried.last_calls_by {
             return by;

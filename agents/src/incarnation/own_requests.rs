@@ -48,8 +48,8 @@ impl Incarnation<'_> {
         }
     }
 
-    /// Consumes a message with the outcome of one of the runner's requests, or holds the message until the runner knows whether
-    /// it is one. Returns any other message.
+    /// Consumes a message with the outcome of one of the runner's requests, or holds the message until the runner knows
+    /// whether it is one. Returns any other message.
     pub(super) fn take_own_answer(&mut self, delivery: Box<Delivery>) -> Option<Box<Delivery>> {
         let request_id = answered_request(&delivery);
         if request_id.is_empty() {

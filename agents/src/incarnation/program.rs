@@ -19,7 +19,8 @@ use crate::{
     tls_environment::tls_environment,
 };
 
-/// The variable with the welcome, an object of JSON. A program for one batch reads no welcome: its first line is a message.
+/// The variable with the welcome, an object of JSON. A program for one batch reads no welcome: its first line is a
+/// message.
 const WELCOME_VARIABLE: &str = "TEAMWIRE_WELCOME";
 
 /// What an adapter adds to the command of its program.
@@ -38,7 +39,8 @@ pub(crate) struct Additions {
 }
 
 impl Incarnation<'_> {
-    /// Starts the program with pipes at its input and its outputs, and with an environment that lets it call for its member.
+    /// Starts the program with pipes at its input and its outputs, and with an environment that lets it call for its
+    /// member.
     pub(crate) async fn start_program(&self, welcome: &Welcome, additions: Additions) -> Result<Process, Exit> {
         let Some(command) = self.command(welcome, additions) else {
             return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
@@ -52,10 +54,10 @@ impl Incarnation<'_> {
         Ok(process)
     }
 
-    /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member was
-    /// stopped by force, and otherwise with SIGTERM and a grace period. A program whose shutdown was approved, or that has
-    /// left, gets time to end by itself before that: close its input first. Cancelling `is_wrapped_up` ends that time.
-    /// Announces it.
+    /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
+    /// was stopped by force, and otherwise with SIGTERM and a grace period. A program whose shutdown was approved, or
+    /// that has left, gets time to end by itself before that: close its input first. Cancelling `is_wrapped_up` ends
+    /// that time. Announces it.
     pub(crate) fn end_program<'p>(
         &self,
         process: &'p mut Process,

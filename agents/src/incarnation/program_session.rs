@@ -1,7 +1,8 @@
 //! What a program's own session needs to continue: in another incarnation, and under another runner of the same member.
 //!
-//! A runner that is killed leaves a file, so that its successor resumes the session. It does so only for the same member, program and
-//! directory, and only if the member was not ended in between. A member that has ended leaves no file.
+//! A runner that is killed leaves a file, so that its successor resumes the session. It does so only for the same
+//! member, program and directory, and only if the member was not ended in between. A member that has ended leaves no
+//! file.
 
 use std::{
     fs,

@@ -3,11 +3,13 @@
 /// After how many refusals in a row a session is given up.
 const IN_A_ROW: u32 = 3;
 
-/// How many sessions in a row may be given up. By then, a message that each of them had in hand has become a dead letter.
+/// How many sessions in a row may be given up. By then, a message that each of them had in hand has become a dead
+/// letter.
 const SESSIONS_MAX: u32 = 6;
 
-/// What APIs and programs say when a session does not fit into the model's context. They answer the same session alike, however
-/// often. An error with HTTP status 400 can also mean that a key has expired or a bill is unpaid, which no new session mends.
+/// What APIs and programs say when a session does not fit into the model's context. They answer the same session alike,
+/// however often. An error with HTTP status 400 can also mean that a key has expired or a bill is unpaid, which no new
+/// session mends.
 const PHRASES: [&str; 10] = [
     "prompt is too long",
     "input is too long",

@@ -27,7 +27,8 @@ pub(crate) struct Done {
     pub(crate) action: Action,
     /// The outcome. The response is empty unless the action was to send.
     pub(crate) result: Result<v1::SendResponse, Error>,
-    /// The message that, according to the runner, the sent one answers. None: it answers none, or names the message itself.
+    /// The message that, according to the runner, the sent one answers. None: it answers none, or names the message
+    /// itself.
     pub(crate) in_reply_to: Option<String>,
     /// What the program wrote.
     pub(crate) written: Value,
@@ -51,8 +52,8 @@ impl Responder {
         self.call.is_some()
     }
 
-    /// Starts an action. `claim_token`: that of the task, if the runner claimed it. `answerable`: what a message answers
-    /// that is sent. `written`: what the program wrote.
+    /// Starts an action. `claim_token`: that of the task, if the runner claimed it. `answerable`: what a message
+    /// answers that is sent. `written`: what the program wrote.
     pub(crate) fn start(
         &mut self,
         action: Action,

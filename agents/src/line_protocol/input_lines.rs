@@ -125,8 +125,8 @@ pub(crate) fn task(claim: &v1::Claim) -> InputLine {
     InputLine { text: line(&json), message_id: String::new() }
 }
 
-/// Returns the reply to a message that was sent. `in_reply_to`: the message that the runner took it to answer; `request`: what
-/// the program wrote.
+/// Returns the reply to a message that was sent. `in_reply_to`: the message that the runner took it to answer;
+/// `request`: what the program wrote.
 pub(crate) fn sent(response: &v1::SendResponse, in_reply_to: Option<&str>, request: Value) -> Value {
     let mut reply = json!({"type": "sent", "message_id": response.message_id, "recipients": response.recipients});
     if let Some(id) = in_reply_to {
@@ -147,8 +147,8 @@ pub(crate) fn task_closed(kind: &str, task_id: u64, request: Value) -> Value {
     json!({"type": kind, "task_id": task_id, "request": request})
 }
 
-/// Returns the reply to something that was refused. `written`: what the program wrote; a string is the beginning of a line
-/// that is not an object.
+/// Returns the reply to something that was refused. `written`: what the program wrote; a string is the beginning of a
+/// line that is not an object.
 pub(crate) fn refused(refusal: &Refusal, written: Value) -> Value {
     let mut reply = json!({"type": "error", "reason": refusal.reason.as_str(), "message": refusal.message});
     if let Some(field) = &refusal.field {

@@ -18,7 +18,8 @@ pub(crate) fn parse_error(id: &Value, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": PARSE_ERROR, "message": message } })
 }
 
-/// Reads a line. Half of a surrogate pair counts as U+FFFD: a program that cuts a text in the middle of an emoji writes one.
+/// Reads a line. Half of a surrogate pair counts as U+FFFD: a program that cuts a text in the middle of an emoji writes
+/// one.
 pub(crate) fn read(line: &[u8]) -> Option<Value> {
     serde_json::from_slice(line).ok().or_else(|| {
         let text = String::from_utf8_lossy(line);

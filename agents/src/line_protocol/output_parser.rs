@@ -32,8 +32,8 @@ pub(crate) enum OutputLine {
     Release(u64, String, Value),
     /// A SendMessage in any of its forms, and the line as it was written.
     Send(Box<v1::SendRequest>, Value),
-    /// A line that is meant for the runner and is malformed, mistyped or ambiguous: why, and the line as it was written. It
-    /// is a string, the beginning of the line, if the line is not one JSON object with unique keys.
+    /// A line that is meant for the runner and is malformed, mistyped or ambiguous: why, and the line as it was
+    /// written. It is a string, the beginning of the line, if the line is not one JSON object with unique keys.
     Refused(Box<Refusal>, Value),
     /// Anything else: output that is passed on.
     Other,
@@ -118,7 +118,8 @@ impl OutputLine {
         }
     }
 
-    /// Returns the refusal of a line that is too long to be read, if its beginning shows that it is meant for the runner.
+    /// Returns the refusal of a line that is too long to be read, if its beginning shows that it is meant for the
+    /// runner.
     pub(crate) fn too_long(beginning: &[u8], bytes_max: usize) -> Option<(Refusal, Value)> {
         let text = String::from_utf8_lossy(beginning);
         let begins = text.trim_start();

@@ -1,5 +1,5 @@
-//! Finds the message that an agent's message answers. The tool that agents know has no field for it, but a sender that waits
-//! for a reply needs it.
+//! Finds the message that an agent's message answers. The tool that agents know has no field for it, but a sender that
+//! waits for a reply needs it.
 
 use std::{
     collections::VecDeque,
@@ -78,8 +78,8 @@ pub(super) async fn answered_in_runner(client: &Client, request: &v1::SendReques
     handed_over(client, shown, is_delivered).await.answerable(request)
 }
 
-/// Returns what a runner or hooks have handed to the agent, which acknowledge it when the agent has processed it: the messages
-/// in its inbox that `is_handed` chooses.
+/// Returns what a runner or hooks have handed to the agent, which acknowledge it when the agent has processed it: the
+/// messages in its inbox that `is_handed` chooses.
 pub(super) async fn handed_over(
     client: &Client,
     shown: &Mutex<Shown>,

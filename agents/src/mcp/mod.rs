@@ -1,8 +1,8 @@
 //! The MCP server: a team's tools for an agent, over standard input and output.
 //!
-//! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the lead also
-//! gets those that manage the team, and the others one that submits a plan. If the coordinator refuses a call, the tool returns
-//! the coordinator's text, which says what to do next.
+//! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the
+//! lead also gets those that manage the team, and the others one that submits a plan. If the coordinator refuses a
+//! call, the tool returns the coordinator's text, which says what to do next.
 //!
 //! | module | tools |
 //! |---|---|
@@ -104,7 +104,8 @@ impl McpServer {
         Self { client, tools, shown, was_lead, in_runner, hooks_directory: None, loaded_file: None }
     }
 
-    /// Sets the directory of [`Hooks`](crate::hooks::Hooks), so that the agent's messages answer those that hooks handed over.
+    /// Sets the directory of [`Hooks`](crate::hooks::Hooks), so that the agent's messages answer those that hooks
+    /// handed over.
     pub fn with_hooks(self, directory: &Path) -> Self {
         Self { hooks_directory: Some(directory.into()), ..self }
     }

@@ -54,10 +54,10 @@ impl McpServer {
     /// Send a message to a teammate, or answer a request. Your teammates see nothing else that you write.
     ///
     /// message: recipient, content, summary. broadcast: content, summary; reaches everyone, so use it sparingly.
-    /// shutdown_request (the lead): recipient, content. shutdown_response: request_id, approve, content if you refuse; when
-    /// you approve, your process ends. plan_approval_request: content is your plan. plan_approval_response (the lead):
-    /// recipient, request_id, approve, content if you reject. permission_request: tool, summary, content, and recipient if not
-    /// the lead. permission_response: request_id, approve, content if you refuse.
+    /// shutdown_request (the lead): recipient, content. shutdown_response: request_id, approve, content if you refuse;
+    /// when you approve, your process ends. plan_approval_request: content is your plan. plan_approval_response (the
+    /// lead): recipient, request_id, approve, content if you reject. permission_request: tool, summary, content, and
+    /// recipient if not the lead. permission_response: request_id, approve, content if you refuse.
     #[tool(
         name = "SendMessage",
         input_schema = SCHEMA.clone(),
@@ -69,8 +69,8 @@ impl McpServer {
         self.send(request).await.map_err(text::failure)
     }
 
-    /// Submit your plan to the lead and wait for approval. The answer comes as a message. Start the work only once the plan
-    /// is approved; if it is rejected, change it and submit it again.
+    /// Submit your plan to the lead and wait for approval. The answer comes as a message. Start the work only once the
+    /// plan is approved; if it is rejected, change it and submit it again.
     #[tool(
         name = "SubmitPlan",
         annotations(

@@ -46,8 +46,8 @@ struct Task {
 
 #[tool_router(router = spawn_tools, vis = "pub(super)")]
 impl McpServer {
-    /// Start a teammate on a host of the team. It works on the prompt independently, and reports with messages. To give it more
-    /// work, send it a message; to end it, a shutdown_request.
+    /// Start a teammate on a host of the team. It works on the prompt independently, and reports with messages. To give
+    /// it more work, send it a message; to end it, a shutdown_request.
     #[tool(
         name = "Task",
         annotations(
@@ -106,8 +106,8 @@ impl McpServer {
         }
     }
 
-    /// Acknowledges the notice about a start, which the call itself reports. If that fails, the agent merely sees the notice,
-    /// too.
+    /// Acknowledges the notice about a start, which the call itself reports. If that fails, the agent merely sees the
+    /// notice, too.
     async fn acknowledge_start(&self, request_id: &str) {
         let Ok(inbox) = self.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await else { return };
         let kinds = [NoticeKind::SpawnStarted, NoticeKind::SpawnFailed];

@@ -39,7 +39,8 @@ struct ForceStop {
 
 #[tool_router(router = team_tools, vis = "pub(super)")]
 impl McpServer {
-    /// Show who is in your team, what each member is doing, and what is wrong; to the lead also the hosts that can start teammates.
+    /// Show who is in your team, what each member is doing, and what is wrong; to the lead also the hosts that can
+    /// start teammates.
     #[tool(name = "TeamStatus", annotations(title = "Show the team", read_only_hint = true, open_world_hint = false))]
     async fn team_status(&self) -> Result<String, String> {
         let team = self.client.get_team(v1::GetTeamRequest::default()).await.map_err(failure)?.team.unwrap_or_default();
@@ -62,8 +63,8 @@ impl McpServer {
         Ok(text)
     }
 
-    /// Invite a teammate from another machine. Returns the string with which one process can join under this name within
-    /// 15 minutes; treat it like a password.
+    /// Invite a teammate from another machine. Returns the string with which one process can join under this name
+    /// within 15 minutes; treat it like a password.
     #[tool(
         name = "Invite",
         annotations(
@@ -88,8 +89,8 @@ impl McpServer {
         ))
     }
 
-    /// End a teammate without asking it. Its unfinished work is lost: send a shutdown_request first, and use this only if the
-    /// teammate does not answer.
+    /// End a teammate without asking it. Its unfinished work is lost: send a shutdown_request first, and use this only
+    /// if the teammate does not answer.
     #[tool(
         name = "ForceStop",
         annotations(

@@ -24,7 +24,8 @@ const ANSWERS_MAX: usize = 16;
 /// How long the last answers may take once the program has closed its output.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// Connects the server with a program. Returns the server's ends, and what ends once everything that the server wrote is written.
+/// Connects the server with a program. Returns the server's ends, and what ends once everything that the server wrote
+/// is written.
 pub(super) fn connect(
     input: impl AsyncRead + Unpin + Send + 'static,
     output: impl AsyncWrite + Unpin + Send + 'static,
@@ -40,8 +41,8 @@ pub(super) fn connect(
 /// How many calls the server has not answered.
 type Unanswered = Arc<watch::Sender<usize>>;
 
-/// Passes the program's lines to the server, and answers those that cannot be read. When the program has closed its output, waits
-/// for the last answers before it tells the server, which would leave its calls unfinished.
+/// Passes the program's lines to the server, and answers those that cannot be read. When the program has closed its
+/// output, waits for the last answers before it tells the server, which would leave its calls unfinished.
 async fn pass_in(
     input: impl AsyncRead + Unpin,
     mut server: DuplexStream,

@@ -1,7 +1,8 @@
-//! A cgroup (version 2 of Linux's control groups) for each program, which no descendant of the program can leave by detaching.
+//! A cgroup (version 2 of Linux's control groups) for each program, which no descendant of the program can leave by
+//! detaching.
 //!
-//! A runner can create one if it may write to its own cgroup: as root, in a unit that systemd delegates (such as a user's
-//! applications), or in a container with a writable hierarchy.
+//! A runner can create one if it may write to its own cgroup: as root, in a unit that systemd delegates (such as a
+//! user's applications), or in a container with a writable hierarchy.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -28,8 +28,8 @@ use super::{
 /// The environment variable that marks the descendants of a process.
 pub(crate) const MARK_VARIABLE: &str = teamwire_client::RUN_VARIABLE;
 
-/// The programs and watchdogs that the runners of this process have started. Each runner waits for its own, so a reaper must
-/// not. Global, because a reaper sees every child of the process.
+/// The programs and watchdogs that the runners of this process have started. Each runner waits for its own, so a reaper
+/// must not. Global, because a reaper sees every child of the process.
 static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
@@ -79,8 +79,8 @@ impl Family {
         members.into_iter().filter(|member| !member.is_zombie).collect()
     }
 
-    /// Records the descendants that live now, so that they stay members when their parents end, whatever they do to hide. Also
-    /// notes the descendants of the process that adopts orphans, if one is given.
+    /// Records the descendants that live now, so that they stay members when their parents end, whatever they do to
+    /// hide. Also notes the descendants of the process that adopts orphans, if one is given.
     ///
     /// Reads only about these processes, however many others there are.
     pub(super) fn note_descendants(&mut self, adopter: Option<i32>) {
@@ -98,8 +98,8 @@ impl Family {
         }
     }
 
-    /// Sends a signal to the root's process group, all of it at once: a process cannot outrun it by forking and ending, as it
-    /// can outrun a look at the process table.
+    /// Sends a signal to the root's process group, all of it at once: a process cannot outrun it by forking and ending,
+    /// as it can outrun a look at the process table.
     pub(super) fn signal_group(&self, signal: Signal) {
         // A group keeps its id while a process is in it, also after its leader is reaped.
         let is_reused = ProcessEntry::of(self.root).is_some_and(|entry| entry.started != self.started);
@@ -108,8 +108,8 @@ impl Family {
         }
     }
 
-    /// Kills all members that live, once. First stops them all, so that none forks or loses its parent, and with it its place
-    /// in the family, before it is found; until `deadline`. Returns how many there were.
+    /// Kills all members that live, once. First stops them all, so that none forks or loses its parent, and with it its
+    /// place in the family, before it is found; until `deadline`. Returns how many there were.
     pub(super) fn kill(&mut self, deadline: Instant) -> usize {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();

@@ -55,8 +55,8 @@ fn candidates(program: &OsStr, path: Option<&OsStr>, directory: Option<&Path>) -
     env::split_paths(&path).map(|directory| in_directory(&directory).join(program)).collect()
 }
 
-/// Returns a search path, on which a program also finds this `teamwire` if it finds no other. `executable`: the file of this
-/// process.
+/// Returns a search path, on which a program also finds this `teamwire` if it finds no other. `executable`: the file of
+/// this process.
 pub(crate) fn with_own_directory(path: OsString, executable: Option<&Path>) -> OsString {
     let own = executable.filter(|executable| executable.file_name().is_some_and(|name| name == "teamwire"));
     let Some(own) = own.and_then(Path::parent) else { return path };

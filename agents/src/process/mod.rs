@@ -1,9 +1,9 @@
 //! Processes that end with everything they started.
 //!
-//! - [`process_tree`]: starts a program, waits for it, and ends it with its descendants. [`descendants`]: finds and reaps them
-//!   in the [`process_table`].
-//! - [`boundary`]: what keeps them together: a [`cgroup`] where one can be created, and a [`watchdog`] for the case that the
-//!   runner dies.
+//! - [`process_tree`]: starts a program, waits for it, and ends it with its descendants. [`descendants`]: finds and
+//!   reaps them in the [`process_table`].
+//! - [`boundary`]: what keeps them together: a [`cgroup`] where one can be created, and a [`watchdog`] for the case
+//!   that the runner dies.
 //! - [`error_output`]: passes the program's error output on, and keeps its last lines for the report of its exit.
 //! - [`before_exec`]: what a new process does before it becomes the program.
 //! - [`executable`]: whether there is a program to start, and [`working_directory`]: a directory to start it in.

@@ -40,7 +40,8 @@ impl Pid {
         }
     }
 
-    /// Ends it: with SIGTERM, and with SIGKILL if it is still running when the grace period is over. Returns once it has ended.
+    /// Ends it: with SIGTERM, and with SIGKILL if it is still running when the grace period is over. Returns once it
+    /// has ended.
     pub async fn end(&self, grace: Duration) {
         self.signal(Signal::SIGTERM);
         if timeout(grace, self.gone()).await.is_err() {

@@ -56,7 +56,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process within a boundary. If its error output is a pipe, passes everything in it on to that of this process.
+    /// Starts a process within a boundary. If its error output is a pipe, passes everything in it on to that of this
+    /// process.
     pub(crate) async fn start(mut command: Command, boundary: Arc<Boundary>) -> io::Result<Self> {
         let mark = Uuid::new_v4().simple().to_string();
         let cgroup = boundary.enclose(&mark);
@@ -104,8 +105,8 @@ impl Process {
         self.note_exit(status)
     }
 
-    /// Ends the process and its descendants: with SIGTERM unless the process ends by itself before `wrap_up` does, and with
-    /// SIGKILL when the grace period after that is over. Cancelling `hurry` cuts both short.
+    /// Ends the process and its descendants: with SIGTERM unless the process ends by itself before `wrap_up` does, and
+    /// with SIGKILL when the grace period after that is over. Cancelling `hurry` cuts both short.
     pub(crate) async fn end(
         &mut self,
         wrap_up: impl Future<Output = ()>,
@@ -215,8 +216,8 @@ async fn reap(mut family: Family) {
 
 /// Starts a process from a thread that lives as long as the returned sender.
 ///
-/// The kernel sends the parent-death signal when the *thread* that started the process ends, and a runtime's threads may
-/// end at any time.
+/// The kernel sends the parent-death signal when the *thread* that started the process ends, and a runtime's threads
+/// may end at any time.
 async fn start_from_own_thread(mut command: Command) -> io::Result<(Child, mpsc::Sender<()>)> {
     let (started, child) = oneshot::channel();
     let (keep, kept) = mpsc::channel::<()>();

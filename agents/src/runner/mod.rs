@@ -1,49 +1,50 @@
 //! Runs a program as a member of a team, and answers on its behalf.
 //!
-//! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven to
-//! have processed, ends the program and everything it has started when its shutdown is approved, and reports how it exited. The
-//! program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member cannot continue
-//! (shutdown approved, left, stopped by force, superseded, team deleted, credential refused), or when the runner is asked to
-//! stop; never because a shutdown request has arrived.
+//! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has
+//! proven to have processed, ends the program and everything it has started when its shutdown is approved, and reports
+//! how it exited. The program does not notice when a coordinator restarts. It ends only when it exits by itself, when
+//! the member cannot continue (shutdown approved, left, stopped by force, superseded, team deleted, credential
+//! refused), or when the runner is asked to stop; never because a shutdown request has arrived.
 //!
 //! # What a program reads and writes in [`Mode::Stdin`](crate::Mode::Stdin)
 //!
-//! Its input is lines of JSON. The first is `{"type": "welcome", "team": …, "member": …, "incarnation": …}`. Each message
-//! is the object of [`dialect::write`](teamwire_proto::dialect::write()) plus `text`, the form in which an agent reads it,
-//! and `delivery_count`. Of its output, these lines are for the runner; all others are passed on:
+//! Its input is lines of JSON. The first is `{"type": "welcome", "team": …, "member": …, "incarnation": …}`. Each
+//! message is the object of [`dialect::write`](teamwire_proto::dialect::write()) plus `text`, the form in which an
+//! agent reads it, and `delivery_count`. Of its output, these lines are for the runner; all others are passed on:
 //! - `{"ack": "MESSAGE_ID"}`, or a list of ids: the message is processed.
-//! - A SendMessage in either dialect: it is sent. With `in_reply_to`, or as the answer to a request, it also acknowledges
-//!   the message that it answers. The program reads `{"type": "sent", "message_id": …, "request": …}`, or `{"type":
-//!   "error", "reason": …, "field": …, "message": …, "request": …}`, where `request` is what it wrote. A line that the
-//!   program merely echoes is not sent.
+//! - A SendMessage in either dialect: it is sent. With `in_reply_to`, or as the answer to a request, it also
+//!   acknowledges the message that it answers. The program reads `{"type": "sent", "message_id": …, "request": …}`, or
+//!   `{"type": "error", "reason": …, "field": …, "message": …, "request": …}`, where `request` is what it wrote. A line
+//!   that the program merely echoes is not sent.
 //! - `{"activity": "…"}` and `{"usage": {…}}`: what the program does and uses, for people who watch.
 //!
-//! When its shutdown is approved, the program reads the end of its input, and has [`RunnerConfig::wrap_up`] to finish and
-//! exit before it gets SIGTERM.
+//! When its shutdown is approved, the program reads the end of its input, and has [`RunnerConfig::wrap_up`] to finish
+//! and exit before it gets SIGTERM.
 //!
 //! A session has at most 64 unacknowledged messages: a program that never acknowledges gets 64, and then nothing but a
 //! shutdown request. That also overtakes lines that the program has not read.
 //!
-//! With [`RunnerConfig::takes_tasks`], a line `{"type": "task", "task_id": …, "subject": …, "description": …, "metadata":
-//! …, "attempt": …, "claim_token": …, "text": …}` is a task that the runner claimed while the program had nothing in
-//! hand. The program writes `{"complete": TASK_ID, "result": "…"}` when it is done, or `{"release": TASK_ID, "reason":
-//! "…"}` to give it back, and reads `{"type": "completed", …}`, `{"type": "released", …}` or an error. `teamwire task
-//! complete` works as well. A program that must have a plan approved first reads `"plan_required": true` in its welcome.
+//! With [`RunnerConfig::takes_tasks`], a line `{"type": "task", "task_id": …, "subject": …, "description": …,
+//! "metadata": …, "attempt": …, "claim_token": …, "text": …}` is a task that the runner claimed while the program had
+//! nothing in hand. The program writes `{"complete": TASK_ID, "result": "…"}` when it is done, or `{"release": TASK_ID,
+//! "reason": "…"}` to give it back, and reads `{"type": "completed", …}`, `{"type": "released", …}` or an error.
+//! `teamwire task complete` works as well. A program that must have a plan approved first reads `"plan_required": true`
+//! in its welcome.
 //!
 //! # In [`Mode::Exec`](crate::Mode::Exec)
 //!
-//! Each batch of messages gets a program, which reads the messages as the same lines (without a welcome) until its input ends.
-//! Exit code 0 means that the batch is processed; lines of output that are a SendMessage are sent, and the rest is a reply to
-//! the last sender. A batch that fails is retried one message at a time. Each time the program fails on a single message, the
-//! runner renews the session, and the coordinator counts another delivery. After the fifth, it moves the message to the dead
-//! letters, and notifies its sender and the lead.
+//! Each batch of messages gets a program, which reads the messages as the same lines (without a welcome) until its
+//! input ends. Exit code 0 means that the batch is processed; lines of output that are a SendMessage are sent, and the
+//! rest is a reply to the last sender. A batch that fails is retried one message at a time. Each time the program fails
+//! on a single message, the runner renews the session, and the coordinator counts another delivery. After the fifth, it
+//! moves the message to the dead letters, and notifies its sender and the lead.
 //!
 //! The runner approves a shutdown request between two batches, without a program. With
-//! [`OnShutdown::Ask`](crate::OnShutdown::Ask), a program reads the request alone: exit code 0 approves it, and any other
-//! rejects it with the output as the reason, unless a line of the output answers it.
+//! [`OnShutdown::Ask`](crate::OnShutdown::Ask), a program reads the request alone: exit code 0 approves it, and any
+//! other rejects it with the output as the reason, unless a line of the output answers it.
 //!
-//! A claimed task gets a program in the same way. It reads the line of the task; exit code 0 completes the task with the
-//! output as its result, and any other puts the task back on the board.
+//! A claimed task gets a program in the same way. It reads the line of the task; exit code 0 completes the task with
+//! the output as its result, and any other puts the task back on the board.
 //!
 //! # What counts as processed
 //!
@@ -56,8 +57,9 @@
 //! # What ends with the program
 //!
 //! Its process group, its descendants wherever they have gone, and every process with its mark in the environment; in a
-//! cgroup ([`Containment`](crate::Containment)), everything in it. If the runner itself is killed, its watchdog kills the
-//! same ([`RunnerConfig::watchdog`]). Without a watchdog the kernel kills the program, but not what the program has started.
+//! cgroup ([`Containment`](crate::Containment)), everything in it. If the runner itself is killed, its watchdog kills
+//! the same ([`RunnerConfig::watchdog`]). Without a watchdog the kernel kills the program, but not what the program has
+//! started.
 
 mod restarts;
 mod signals;
@@ -172,8 +174,8 @@ impl Runner {
                 return self.report(&client, &end, last_calls_by).await;
             };
             self.hurry.wait_no_longer();
-            // The next incarnation reports this exit when it joins with this credential. Joining cancels the requests made to
-            // the dead program, which its successor will never answer. Until then the member stays in the team.
+            // The next incarnation reports this exit when it joins with this credential. Joining cancels the requests
+            // made to the dead program, which its successor will never answer. Until then the member stays in the team.
             previous_exit = end.exit.as_ref().map(Exit::report);
             (self.config.on_event)(&RunnerEvent::Restarting { after: delay });
             tokio::select! {
@@ -238,8 +240,8 @@ impl Runner {
         let patience = by.map_or(self.config.report_patience, |by| by.saturating_duration_since(Instant::now()));
         let exit = end.exit.clone().unwrap_or_else(Exit::without_program);
         let request = v1::LeaveRequest { exit: Some(exit.report()), ..v1::LeaveRequest::default() };
-        // The credential alone proves who reports. So the report names no session. Otherwise the coordinator would refuse it
-        // if it had opened a newer session that the runner does not know of.
+        // The credential alone proves who reports. So the report names no session. Otherwise the coordinator would
+        // refuse it if it had opened a newer session that the runner does not know of.
         let client = client.without_session().with_retry(Retry::within(patience));
         let mut call = pin!(self.hurry.bound(client.leave(request)));
         let reported = match timeout(DELAY_TOLD_AFTER, &mut call).await {

@@ -12,8 +12,8 @@ use crate::{
 /// How long a program must have run for its failure to count as the first again.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
-/// The longest delay before a restart: shorter than a member's lease and its grace, so that a member which is about to be
-/// restarted does not count as lost.
+/// The longest delay before a restart: shorter than a member's lease and its grace, so that a member which is about to
+/// be restarted does not count as lost.
 const DELAY_MAX: Duration = Duration::from_secs(30);
 
 /// The failures of a program so far.

@@ -1,4 +1,5 @@
-//! Signals to the runner's process: some shut the runner down cleanly; the other common ones are caught, so that it can report.
+//! Signals to the runner's process: some shut the runner down cleanly; the other common ones are caught, so that it can
+//! report.
 
 use std::io;
 
@@ -25,8 +26,8 @@ fn ignored() -> [SignalKind; 6] {
     ]
 }
 
-/// Catches the signals from now on. The returned future cancels `stop` at the first that ends the runner, and begins to hurry
-/// at the second. A runner that only waits for its coordinator gives up at once.
+/// Catches the signals from now on. The returned future cancels `stop` at the first that ends the runner, and begins to
+/// hurry at the second. A runner that only waits for its coordinator gives up at once.
 ///
 /// Must be called within a Tokio runtime. Signals are caught rather than ignored because a program inherits what its
 /// parent ignores.

@@ -1,7 +1,8 @@
 //! Edits the settings of agent programs, so that a session that a person starts is a member of a team.
 //!
-//! Everything here turns the text of a settings file into another text: the caller reads, asks and writes. An edit keeps
-//! all other content of the file and can be repeated without effect. [`Intent::Undo`] removes what an edit has added.
+//! Everything here turns the text of a settings file into another text: the caller reads, asks and writes. An edit
+//! keeps all other content of the file and can be repeated without effect. [`Intent::Undo`] removes what an edit has
+//! added.
 
 mod codex_toml;
 mod json;

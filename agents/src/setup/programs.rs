@@ -88,7 +88,8 @@ impl AgentProgram {
     }
 }
 
-/// Claude Code keeps a user's MCP servers, for all projects and for each, in one file, which is never shared with a team.
+/// Claude Code keeps a user's MCP servers, for all projects and for each, in one file, which is never shared with a
+/// team.
 fn claude(scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile> {
     let state = places.claude.as_ref().unwrap_or(&places.home).join(".claude.json");
     let user = || places.claude.clone().unwrap_or_else(|| places.home.join(".claude")).join("settings.json");

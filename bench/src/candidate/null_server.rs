@@ -1,8 +1,8 @@
 //! A gRPC server in its own process that speaks teamwire's protocol without its rules.
 //!
-//! It accepts every message unchecked, stores it in a [`PlainStore`] or not at all, and hands it to the open streams. It has
-//! teamwire's allocator and settings of memory, and sends as many heartbeats and pings. So it costs what any server with these
-//! messages on these libraries must cost.
+//! It accepts every message unchecked, stores it in a [`PlainStore`] or not at all, and hands it to the open streams.
+//! It has teamwire's allocator and settings of memory, and sends as many heartbeats and pings. So it costs what any
+//! server with these messages on these libraries must cost.
 
 use std::{
     collections::HashMap,
@@ -41,8 +41,8 @@ use crate::Result;
 /// What it prints before its port.
 pub(crate) const LISTENS: &str = "listens on port ";
 
-/// The intervals of heartbeats on an idle stream, and of pings on a silent connection; and the time to answer a ping. Teamwire's
-/// defaults.
+/// The intervals of heartbeats on an idle stream, and of pings on a silent connection; and the time to answer a ping.
+/// Teamwire's defaults.
 const HEARTBEATS: Duration = Duration::from_secs(10);
 const PINGS: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);

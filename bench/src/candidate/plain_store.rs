@@ -1,7 +1,7 @@
 //! A store that makes the same writes as a send of teamwire, and applies no rules.
 //!
-//! For each message it writes the body once, the id to each inbox and to the history, and the id under the idempotency key,
-//! which must be unused. All of it is one transaction, as durable as the store is configured.
+//! For each message it writes the body once, the id to each inbox and to the history, and the id under the idempotency
+//! key, which must be unused. All of it is one transaction, as durable as the store is configured.
 
 use std::{sync::Arc, thread};
 

@@ -1,6 +1,6 @@
-//! `RabbitMQ`: a durable queue per inbox, persistent messages, publisher confirms and consumer acknowledgements. A classic queue
-//! confirms without a flush a message that was received and acknowledged, and flushes waiting ones later. A quorum queue
-//! flushes its log first.
+//! `RabbitMQ`: a durable queue per inbox, persistent messages, publisher confirms and consumer acknowledgements. A
+//! classic queue confirms without a flush a message that was received and acknowledged, and flushes waiting ones later.
+//! A quorum queue flushes its log first.
 
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 

@@ -17,8 +17,8 @@ use tokio::{
 use super::{POLL_INTERVAL, Process, Usage, free_port};
 use crate::Result;
 
-/// The configuration of a coordinator. It raises rates and limits, which are made for agents and not for load. Everything that
-/// affects the cost of a message has its default.
+/// The configuration of a coordinator. It raises rates and limits, which are made for agents and not for load.
+/// Everything that affects the cost of a message has its default.
 const CONFIGURATION: &str = "\
 [network]
 connections_max = 20000

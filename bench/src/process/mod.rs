@@ -1,5 +1,5 @@
-//! The processes of candidates. They listen on free loopback ports, have their own directories, and are killed by id however
-//! the benchmark ends.
+//! The processes of candidates. They listen on free loopback ports, have their own directories, and are killed by id
+//! however the benchmark ends.
 
 mod cluster;
 mod coordinator;
@@ -154,7 +154,8 @@ pub(crate) fn own_cpu() -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds(usage.user_time()) + seconds(usage.system_time())))
 }
 
-/// Lets the calling thread run as soon as it wakes up, and wake up when it asked to. The kernel grants the first only to root.
+/// Lets the calling thread run as soon as it wakes up, and wake up when it asked to. The kernel grants the first only
+/// to root.
 pub(crate) fn prefer_this_thread() {
     let _ = setpriority_process(None, PREFERRED);
     let _ = prctl::set_timerslack(1);

@@ -13,8 +13,8 @@ pub(crate) struct Traffic {
     pub(crate) segments: f64,
 }
 
-/// Returns the traffic of all open connections that a process of this machine has accepted on a port. `None`: `ss` is not
-/// installed.
+/// Returns the traffic of all open connections that a process of this machine has accepted on a port. `None`: `ss` is
+/// not installed.
 pub(crate) fn traffic(port: u16) -> Result<Option<Traffic>> {
     let Some(ss) = super::find("ss") else { return Ok(None) };
     let said = Command::new(ss).args(["-t", "-i", "-n", "-H", "sport", "=", &format!(":{port}")]).output()?;

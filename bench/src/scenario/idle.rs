@@ -58,8 +58,8 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let candidates: Vec<_> = [Candidate::NullServer(None)].into_iter().chain(of_stores).collect();
     for (sharing, how) in [(1, "one connection each".to_owned()), (SHARING, format!("{SHARING} per connection"))] {
         let (case, streams) = (format!("{} subscribers, {how}", bench.streams), bench.streams as f64);
-        // Candidates run side by side, since idle ones don't disturb each other: as many as this process may have connections
-        // for.
+        // Candidates run side by side, since idle ones don't disturb each other: as many as this process may have
+        // connections for.
         let at_once = (connections_max()? / (bench.streams + OTHER_FILES)).clamp(1, candidates.len());
         for group in turns(bench, &candidates).chunks(at_once) {
             bench.quiet.wait().await?;
@@ -139,7 +139,8 @@ async fn serve_one(bench: &Bench, address: &str, credential: &str) -> Result<()>
     Ok(())
 }
 
-/// Opens a stream for each credential, and observes them. `before`: the memory of the process before it had their members.
+/// Opens a stream for each credential, and observes them. `before`: the memory of the process before it had their
+/// members.
 async fn observe(
     bench: &Bench,
     address: &str,

@@ -1,4 +1,5 @@
-//! What the size of a roster costs: joins of one team, broadcasts to it and sends in it, as it grows. No member has a stream.
+//! What the size of a roster costs: joins of one team, broadcasts to it and sends in it, as it grows. No member has a
+//! stream.
 
 use std::{
     sync::{

@@ -141,8 +141,8 @@ fn row(candidate: Candidate) -> Row {
     Row { name: candidate.to_string(), promise: candidate.promise(), baselines }
 }
 
-/// Returns the candidates as they take turns: all of them once for each run. Each run starts with another one, so that none
-/// always follows the same one, or always comes first.
+/// Returns the candidates as they take turns: all of them once for each run. Each run starts with another one, so that
+/// none always follows the same one, or always comes first.
 fn turns<T: Copy>(bench: &Bench, candidates: &[T]) -> Vec<T> {
     let (runs, count) = (bench.runs as usize, candidates.len());
     (0..runs).flat_map(|run| (0..count).map(move |at| candidates[(at + run * count / runs) % count])).collect()

@@ -1,7 +1,7 @@
 //! What teams, members, idle streams and messages cost with several coordinators on a Redis Cluster.
 //!
-//! Teams are made in steps: create some, add their members, open their streams, and so on. So every member has its stream within
-//! its lease, and rates show whether the last steps are slower than the first.
+//! Teams are made in steps: create some, add their members, open their streams, and so on. So every member has its
+//! stream within its lease, and rates show whether the last steps are slower than the first.
 
 use std::{
     collections::BTreeMap,

@@ -226,7 +226,8 @@ impl LargeTeam {
         Measurement::new((start, Instant::now()), latencies)
     }
 
-    /// Searches the history, the newest entries first, as a page does, until it has found what there is or read everything.
+    /// Searches the history, the newest entries first, as a page does, until it has found what there is or read
+    /// everything.
     async fn search(&self, text: &str, expected: usize) -> Result<Search> {
         let filter = Some(v1::HistoryFilter { text: text.to_owned(), ..v1::HistoryFilter::default() });
         let mut request =

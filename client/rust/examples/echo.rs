@@ -35,7 +35,8 @@ async fn main() -> Result<ExitCode, Error> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Joins with the join string in TEAMWIRE_JOIN, if set; otherwise uses the identity of the environment or the context file.
+/// Joins with the join string in TEAMWIRE_JOIN, if set; otherwise uses the identity of the environment or the context
+/// file.
 async fn connect() -> Result<Client, Error> {
     match env::var(JOIN_VARIABLE).as_deref() {
         Ok("") | Err(_) => Client::from_identity(&Identity::find()?),

@@ -4,8 +4,8 @@
 //! cargo run --package teamwire-client --example lead -- backend
 //! ```
 //!
-//! The identity comes from the environment or the context file, as `teamwire team create` writes it. With TEAMWIRE_TEAM and an
-//! operator's credential in TEAMWIRE_CREDENTIAL, it creates the team.
+//! The identity comes from the environment or the context file, as `teamwire team create` writes it. With TEAMWIRE_TEAM
+//! and an operator's credential in TEAMWIRE_CREDENTIAL, it creates the team.
 
 use std::{env, error::Error, time::Duration};
 

@@ -22,7 +22,8 @@ pub struct ActivityFollower {
 }
 
 impl Client {
-    /// Follows the activity of a member after `after_sequence`. Sends nothing before the first [`ActivityFollower::next`].
+    /// Follows the activity of a member after `after_sequence`. Sends nothing before the first
+    /// [`ActivityFollower::next`].
     pub fn follow_activity(&self, request: v1::ListActivityRequest) -> ActivityFollower {
         let client = self.clone().with_retry(Retry { total: Duration::MAX, ..self.retry() });
         let delays = client.retry().delays();

@@ -49,7 +49,8 @@ impl Client {
         self.send(message::plan_approval_response(author, request_id, approve, feedback)).await
     }
 
-    /// Asks for permission to use a tool. `approver`: the member that is asked; empty: the lead. Returns the request's id.
+    /// Asks for permission to use a tool. `approver`: the member that is asked; empty: the lead. Returns the request's
+    /// id.
     pub async fn request_permission(
         &self,
         approver: &str,
@@ -109,8 +110,8 @@ impl Client {
         }
     }
 
-    /// Waits until a request is decided, for up to `patience`. Returns the request, which is still pending if the time runs
-    /// out.
+    /// Waits until a request is decided, for up to `patience`. Returns the request, which is still pending if the time
+    /// runs out.
     pub async fn wait_decision(&self, request_id: &str, patience: Duration) -> Result<v1::Request, Error> {
         let began = Instant::now();
         let mut delays = self.retry().delays();

@@ -50,14 +50,14 @@ impl KeptIdentity {
         self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
     }
 
-    /// Fails with [`Error::Context`] if the identity was saved for https and the address is http: its credential would be
-    /// readable on the network.
+    /// Fails with [`Error::Context`] if the identity was saved for https and the address is http: its credential would
+    /// be readable on the network.
     pub fn refuse_plaintext(&self, address: &str) -> Result<(), Error> {
         refuse_plaintext(&self.name(), &self.address, address)
     }
 
-    /// Fails with [`Error::Context`] if the identity was saved for plain http on this machine: every program here may listen there,
-    /// and would get the credential. Not to be called for an address that the user gave.
+    /// Fails with [`Error::Context`] if the identity was saved for plain http on this machine: every program here may
+    /// listen there, and would get the credential. Not to be called for an address that the user gave.
     pub fn refuse_unproven(&self) -> Result<(), Error> {
         refuse_unproven(&self.name(), &self.address)
     }
@@ -116,13 +116,15 @@ impl ContextFile {
         variable(CONTEXT_VARIABLE).or_else(|| configurations().map(|directory| directory.join("teamwire/context.json")))
     }
 
-    /// Reads a context file. A missing file counts as empty. Fails with [`Error::Context`], also if other users can access it.
+    /// Reads a context file. A missing file counts as empty. Fails with [`Error::Context`], also if other users can
+    /// access it.
     pub fn load(path: &Path) -> Result<Self, Error> {
         refuse_shared(path)?;
         Self::load_checked(path)
     }
 
-    /// Reads a context file that [`refuse_shared`] has accepted. A missing file counts as empty. Fails with [`Error::Context`].
+    /// Reads a context file that [`refuse_shared`] has accepted. A missing file counts as empty. Fails with
+    /// [`Error::Context`].
     pub fn load_checked(path: &Path) -> Result<Self, Error> {
         match fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
@@ -136,8 +138,8 @@ impl ContextFile {
         }
     }
 
-    /// Returns the identity that is named, or the current one, or the only one of the given team. None: there is no such
-    /// identity. Never guesses: fails with [`Error::Context`] if the name is unknown or ambiguous.
+    /// Returns the identity that is named, or the current one, or the only one of the given team. None: there is no
+    /// such identity. Never guesses: fails with [`Error::Context`] if the name is unknown or ambiguous.
     pub fn choose(&self, named: Option<&str>, team: Option<&str>) -> Result<Option<&KeptIdentity>, Error> {
         let wrong = |text: String| Err(Error::Context(text));
         if let Some(named) = named {

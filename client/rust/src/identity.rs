@@ -35,18 +35,19 @@ pub const MEMBER_VARIABLE: &str = "TEAMWIRE_MEMBER";
 /// The environment variable for the credential.
 pub const CREDENTIAL_VARIABLE: &str = "TEAMWIRE_CREDENTIAL";
 
-/// The environment variable for the runner's join string. The runner removes it from the program's environment: the program
-/// could add members with it.
+/// The environment variable for the runner's join string. The runner removes it from the program's environment: the
+/// program could add members with it.
 pub const JOIN_VARIABLE: &str = "TEAMWIRE_JOIN";
 
-/// The environment variable that a runner sets for its program, and so for everything that the program starts. Where it is
-/// set, only the runner's member may be used, never an identity of the context file.
+/// The environment variable that a runner sets for its program, and so for everything that the program starts. Where it
+/// is set, only the runner's member may be used, never an identity of the context file.
 pub const RUN_VARIABLE: &str = "TEAMWIRE_RUN";
 
 /// Which coordinator to call, and as which member. The `Debug` form leaves the credential out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The coordinator's address: `https://HOST:PORT`, `http://HOST:PORT` or `unix:///PATH`, or several separated by commas.
+    /// The coordinator's address: `https://HOST:PORT`, `http://HOST:PORT` or `unix:///PATH`, or several separated by
+    /// commas.
     pub address: String,
     /// For `https` addresses: the authorities to trust, and the certificate to present.
     pub tls: TlsOptions,
@@ -73,20 +74,21 @@ impl Default for Identity {
 impl Identity {
     /// Reads the identity from the environment, where a runner puts it for its program.
     ///
-    /// A team and member that are not set come from the credential, which contains them in clear. An empty variable counts
-    /// as unset.
+    /// A team and member that are not set come from the credential, which contains them in clear. An empty variable
+    /// counts as unset.
     pub fn from_env() -> Self {
         Self::from_variables(|name| env::var(name).ok())
     }
 
     /// Finds the identity to use.
     ///
-    /// If the environment holds a credential, that is it. Otherwise it comes from the [`ContextFile`]: the identity that
-    /// [`AS_VARIABLE`] names, or the current one, or the only one. The coordinator's address and TLS options in the
-    /// environment take precedence over those in the file, but a credential that was saved for https is never sent over http.
+    /// If the environment holds a credential, that is it. Otherwise it comes from the [`ContextFile`]: the identity
+    /// that [`AS_VARIABLE`] names, or the current one, or the only one. The coordinator's address and TLS options in
+    /// the environment take precedence over those in the file, but a credential that was saved for https is never sent
+    /// over http.
     ///
-    /// Fails with [`Error::Context`] if the file cannot be used, if no identity can be chosen, or within a runner if the
-    /// environment selects anything but the runner's member.
+    /// Fails with [`Error::Context`] if the file cannot be used, if no identity can be chosen, or within a runner if
+    /// the environment selects anything but the runner's member.
     pub fn find() -> Result<Self, Error> {
         let named = env::var(AS_VARIABLE).ok().filter(|named| !named.is_empty());
         check_within_runner(None, named.as_deref())?;
@@ -98,8 +100,8 @@ impl Identity {
         identity.or_kept(&file, |name| env::var(name).ok())
     }
 
-    /// Returns the identity for another address. Fails with [`Error::Context`] if it was found for https and the address is http:
-    /// the credential would be readable on the network.
+    /// Returns the identity for another address. Fails with [`Error::Context`] if it was found for https and the
+    /// address is http: the credential would be readable on the network.
     pub fn with_address(mut self, address: &str) -> Result<Self, Error> {
         refuse_plaintext(self.member.as_deref().unwrap_or("The identity"), &self.address, address)?;
         address.clone_into(&mut self.address);
@@ -168,15 +170,15 @@ impl Identity {
     }
 }
 
-/// Returns the default address: the socket of the coordinator that this user runs on this machine. `None`: the environment does
-/// not say where its state directory is.
+/// Returns the default address: the socket of the coordinator that this user runs on this machine. `None`: the
+/// environment does not say where its state directory is.
 pub fn default_address() -> Option<String> {
     let socket = state_directory()?.join(SOCKET_FILE);
     Some(Address::Unix(socket.to_str()?.to_owned()).to_string())
 }
 
-/// Returns the state directory of this machine's coordinator: [`STATE_DIR_VARIABLE`], or `teamwire` in `$XDG_STATE_HOME` or
-/// `$HOME/.local/state`. `None`: none of these variables is set.
+/// Returns the state directory of this machine's coordinator: [`STATE_DIR_VARIABLE`], or `teamwire` in
+/// `$XDG_STATE_HOME` or `$HOME/.local/state`. `None`: none of these variables is set.
 pub fn state_directory() -> Option<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state_home = || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));

@@ -49,8 +49,8 @@ impl Client {
         Ok(self.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts)
     }
 
-    /// Asks a member to shut down, and waits up to `patience` for its decision and, unless it rejects the request, for its
-    /// exit.
+    /// Asks a member to shut down, and waits up to `patience` for its decision and, unless it rejects the request, for
+    /// its exit.
     ///
     /// If a request is already pending for the member, waits for that one.
     pub async fn shutdown(&self, member: &str, reason: &str, patience: Duration) -> Result<Shutdown, Error> {

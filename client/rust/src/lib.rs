@@ -14,9 +14,9 @@
 //!
 //! # Subscribe and answer
 //!
-//! A [`Subscription`] delivers the member's inbox through reconnects, each message once. Acknowledge a message when it is
-//! processed, not when it arrives: an unacknowledged message is delivered again, to the next process. Requests for a shutdown
-//! or a plan approval are answered with one call, such as [`Client::approve_shutdown`].
+//! A [`Subscription`] delivers the member's inbox through reconnects, each message once. Acknowledge a message when it
+//! is processed, not when it arrives: an unacknowledged message is delivered again, to the next process. Requests for a
+//! shutdown or a plan approval are answered with one call, such as [`Client::approve_shutdown`].
 //!
 //! This program is a complete teammate. It replies to every message and approves its shutdown:
 //!
@@ -58,23 +58,23 @@
 //!
 //! # Lead
 //!
-//! An operator's client creates a team with [`Client::create_team`], which returns the lead's client. A lead invites members
-//! with [`Client::invite`], ends them with [`Client::shutdown`] or [`Client::force_stop`], and answers their plans with
-//! [`Client::answer_plan`].
+//! An operator's client creates a team with [`Client::create_team`], which returns the lead's client. A lead invites
+//! members with [`Client::invite`], ends them with [`Client::shutdown`] or [`Client::force_stop`], and answers their
+//! plans with [`Client::answer_plan`].
 //!
 //! # Hosts
 //!
-//! A lead orders a member from a host with [`Client::spawn`]; [`Client::wait_decision`] waits for its start. A host declares
-//! what it offers with [`Client::update_host`]. Its subscription yields the orders, as messages with the body `SpawnOrder`. It
-//! answers each with [`Client::take_order`] or [`Client::refuse_order`], and reports with [`Client::report_exit`] when no
-//! process of a member is left.
+//! A lead orders a member from a host with [`Client::spawn`]; [`Client::wait_decision`] waits for its start. A host
+//! declares what it offers with [`Client::update_host`]. Its subscription yields the orders, as messages with the body
+//! `SpawnOrder`. It answers each with [`Client::take_order`] or [`Client::refuse_order`], and reports with
+//! [`Client::report_exit`] when no process of a member is left.
 //!
 //! # Watch
 //!
 //! [`Client::follow_history`] and [`Client::follow_tasks`] stream the history and the task board as they change, and
-//! [`Client::follow_activity`] what a member's program does. [`Client::watch_team`] keeps a whole team up to date: its members,
-//! hosts, pending requests, tasks, and the last activity line of each member.
-//! [`ConnectOptions`] and [`TlsOptions`] set the authorities to trust, a client certificate, and how names are resolved.
+//! [`Client::follow_activity`] what a member's program does. [`Client::watch_team`] keeps a whole team up to date: its
+//! members, hosts, pending requests, tasks, and the last activity line of each member. [`ConnectOptions`] and
+//! [`TlsOptions`] set the authorities to trust, a client certificate, and how names are resolved.
 
 mod activity;
 mod answer;

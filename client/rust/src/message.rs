@@ -50,8 +50,8 @@ pub fn plan_approval_response(
     with(Body::PlanApprovalResponse(v1::PlanApprovalResponse { recipient, request_id, approve, feedback }))
 }
 
-/// Builds a request for permission, with the coordinator's default deadline. `approver`: the member that is asked; empty: the
-/// lead.
+/// Builds a request for permission, with the coordinator's default deadline. `approver`: the member that is asked;
+/// empty: the lead.
 pub fn permission_request(
     approver: impl Into<String>,
     tool: impl Into<String>,

@@ -63,8 +63,8 @@ pages! {
 impl Client {
     /// Lists a part of the history, the oldest entry first.
     ///
-    /// Reads page after page, until there are `max` entries or no more. Returns them in one reply, whose `next_page_token`
-    /// leads on.
+    /// Reads page after page, until there are `max` entries or no more. Returns them in one reply, whose
+    /// `next_page_token` leads on.
     pub async fn list_all_history(
         &self,
         mut request: v1::ListHistoryRequest,

@@ -1,7 +1,7 @@
 //! Files with credentials: only their owner may access them.
 //!
-//! As with the `StrictModes` of ssh, the path to a file counts, too: a user who can change a directory or a symbolic link on
-//! the path can substitute another file.
+//! As with the `StrictModes` of ssh, the path to a file counts, too: a user who can change a directory or a symbolic
+//! link on the path can substitute another file.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub fn refuse_shared(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Fails, with the reason, if anyone but one user and root could have put a socket at a path. A missing one passes if no one else could
-/// put one there.
+/// Fails, with the reason, if anyone but one user and root could have put a socket at a path. A missing one passes if
+/// no one else could put one there.
 #[cfg(unix)]
 pub fn refuse_unowned(path: &Path, user: u32) -> Result<(), String> {
     use std::{fs, io, os::unix::fs::MetadataExt as _};
@@ -135,8 +135,8 @@ mod unix {
             )))
         }
 
-        /// Checks the mode of what is at the path. A directory of root passes whatever its mode, because container platforms mount
-        /// volumes so; a file of root passes if no one outside its group can write to it.
+        /// Checks the mode of what is at the path. A directory of root passes whatever its mode, because container
+        /// platforms mount volumes so; a file of root passes if no one outside its group can write to it.
         fn check_target(&self) -> Result<(), Error> {
             let forbidden = match (self.is_mine(), self.metadata.is_dir()) {
                 (true, _) => ANY_ACCESS,
@@ -156,8 +156,8 @@ mod unix {
             )))
         }
 
-        /// Checks the mode of a directory on the way. One of root passes, as in [`Self::check_target`]; so does one in which other
-        /// users cannot replace what is theirs, and one that is shared only with the user's own group.
+        /// Checks the mode of a directory on the way. One of root passes, as in [`Self::check_target`]; so does one in
+        /// which other users cannot replace what is theirs, and one that is shared only with the user's own group.
         fn check_directory(&self) -> Result<(), Error> {
             let written_by = self.mode() & WRITE;
             let is_safe = written_by == 0

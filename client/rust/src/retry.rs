@@ -2,8 +2,8 @@
 //!
 //! A call that changes something carries an idempotency key, so that it can be retried until its outcome is known. The
 //! bounds of the delays double from `delay_min` to `delay_max`. Each delay is its bound times a random number between 0
-//! and 1 (full jitter), so that clients which lost the same coordinator do not return in step. If a refusal says how long
-//! to wait, the delay is at least that.
+//! and 1 (full jitter), so that clients which lost the same coordinator do not return in step. If a refusal says how
+//! long to wait, the delay is at least that.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub struct Retry {
     pub delay_min: Duration,
     /// The bound of every delay.
     pub delay_max: Duration,
-    /// True: also retries INBOX_FULL. Off by default, because two members that wait for room in each other's inboxes would
-    /// both wait in vain. RATE_LIMITED is always retried: it passes by itself.
+    /// True: also retries INBOX_FULL. Off by default, because two members that wait for room in each other's inboxes
+    /// would both wait in vain. RATE_LIMITED is always retried: it passes by itself.
     pub while_full: bool,
 }
 

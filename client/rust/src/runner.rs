@@ -1,7 +1,7 @@
 //! The limit on a program that `teamwire run` has started: it acts as its runner's member and as no other.
 //!
-//! This prevents mistakes, such as a program that loses its credential and then speaks as the lead of the person who started
-//! it. It is not a security boundary: see SECURITY.md on processes of the same OS user.
+//! This prevents mistakes, such as a program that loses its credential and then speaks as the lead of the person who
+//! started it. It is not a security boundary: see SECURITY.md on processes of the same OS user.
 
 use std::env;
 
@@ -9,8 +9,8 @@ use teamwire_proto::credential::Credential;
 
 use crate::{CREDENTIAL_VARIABLE, Error, MEMBER_VARIABLE, RUN_VARIABLE, TEAM_VARIABLE};
 
-/// Fails with [`Error::Context`] if a runner started this process, or one of its ancestors, and anything selects another
-/// identity than the runner's member.
+/// Fails with [`Error::Context`] if a runner started this process, or one of its ancestors, and anything selects
+/// another identity than the runner's member.
 ///
 /// `credential`: the one to use, if it is known. `who`: `NAME` or `NAME@TEAM`, if an identity was asked for by name.
 pub fn check_within_runner(credential: Option<&str>, who: Option<&str>) -> Result<(), Error> {

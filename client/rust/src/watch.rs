@@ -22,8 +22,8 @@ pub enum TeamChange {
 
 /// A team as it changes. Reconnects by itself.
 ///
-/// After a reconnection, the coordinator may send everything again. This object compares that with what it had, so the program
-/// gets only what has changed meanwhile.
+/// After a reconnection, the coordinator may send everything again. This object compares that with what it had, so the
+/// program gets only what has changed meanwhile.
 #[derive(Debug)]
 pub struct TeamWatcher {
     follower: Follower<v1::WatchTeamRequest, v1::WatchTeamResponse>,

@@ -1,5 +1,5 @@
-//! The text in which an agent reads a message: whatever is in the message, it has one sender, and everything that was said
-//! is there to be seen.
+//! The text in which an agent reads a message: whatever is in the message, it has one sender, and everything that was
+//! said is there to be seen.
 
 use prost::Message as _;
 use teamwire_agents::agent_text;

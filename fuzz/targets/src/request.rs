@@ -1,8 +1,8 @@
 //! Calls decoded from arbitrary bytes.
 //!
-//! An input is a sequence of calls to a team with some of everything. Each call is either refused, with help and without a
-//! write, or accepted; afterwards all data is still readable. The stories in `server/tests/rules` make well-formed calls and
-//! know what each must do; these calls need not be well-formed in any field.
+//! An input is a sequence of calls to a team with some of everything. Each call is either refused, with help and
+//! without a write, or accepted; afterwards all data is still readable. The stories in `server/tests/rules` make
+//! well-formed calls and know what each must do; these calls need not be well-formed in any field.
 
 use std::sync::{
     Arc,
@@ -54,7 +54,8 @@ impl StoreLayer for Counting {
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let outcome = self.store.commit(namespace, txn).await;
-        // A ledger lookup is a commit without writes. A team enters the directory before it exists; its reader repairs that.
+        // A ledger lookup is a commit without writes. A team enters the directory before it exists; its reader repairs
+        // that.
         let changes = !txn.writes.is_empty() && *namespace != Namespace::directory();
         if changes && matches!(outcome, Ok(Outcome::Committed(_))) {
             self.commits.fetch_add(1, Ordering::Relaxed);
@@ -68,7 +69,8 @@ struct World {
     store: Arc<Counting>,
     coordinator: Arc<Coordinator>,
     callers: Vec<CallerCredentials>,
-    /// The placeholder of each id in an input, and the id. Both have the same length, so that replacing keeps the encoding valid.
+    /// The placeholder of each id in an input, and the id. Both have the same length, so that replacing keeps the
+    /// encoding valid.
     ids: Vec<(String, String)>,
 }
 

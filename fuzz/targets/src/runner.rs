@@ -115,8 +115,8 @@ impl AsyncRead for Pipe<'_> {
     }
 }
 
-/// A byte that says how many times the remaining bytes are repeated, so that long lines need little input; then what a program
-/// writes. However the input is split, none of it is lost, and no piece is too long.
+/// A byte that says how many times the remaining bytes are repeated, so that long lines need little input; then what a
+/// program writes. However the input is split, none of it is lost, and no piece is too long.
 pub(crate) fn lines(input: &[u8]) {
     let Some((times, written)) = input.split_first() else { return };
     // Long ones are rare, since they take long.

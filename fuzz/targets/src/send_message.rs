@@ -84,7 +84,8 @@ fn check_meaning(object: &Map<String, Value>, request: &v1::SendRequest) {
     assert!((may_be_left_out || !recipient.is_empty()) && named.all(|name| name == recipient));
 }
 
-/// Whatever a key says, it says it once: with any of its keys given again, a message is refused, and the refusal names the key.
+/// Whatever a key says, it says it once: with any of its keys given again, a message is refused, and the refusal names
+/// the key.
 fn check_repeated(text: &str, object: &Map<String, Value>) {
     let Some((_, inside)) = text.split_once('{') else { panic!("an object begins with a brace") };
     for (key, value) in object {

@@ -10,8 +10,8 @@ thread_local! {
     static DIRECTORY: OnceCell<TempDir> = const { OnceCell::new() };
 }
 
-/// A file, then after a zero byte a line `VARIABLE=VALUE` for each variable. What is taken prints as a file that comes to
-/// the same.
+/// A file, then after a zero byte a line `VARIABLE=VALUE` for each variable. What is taken prints as a file that comes
+/// to the same.
 pub(crate) fn config(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     let (file, environment) = text.split_once('\0').unwrap_or((text, ""));

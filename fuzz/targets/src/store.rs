@@ -33,8 +33,8 @@ struct Files {
     closed: Vec<u8>,
 }
 
-/// A script of changes, made to a valid file before that is opened. What opens is a state that was committed once, or at
-/// least nothing that breaks the coordinator; what does not is refused with a reason.
+/// A script of changes, made to a valid file before that is opened. What opens is a state that was committed once, or
+/// at least nothing that breaks the coordinator; what does not is refused with a reason.
 pub(crate) fn open(input: &[u8]) {
     let Some((first, script)) = input.split_first() else { return };
     let files = files();

@@ -1,5 +1,5 @@
-//! Names, addresses, join strings, credentials and trace parents: what is accepted is exactly what is documented, reads back
-//! as itself, and shows no secret.
+//! Names, addresses, join strings, credentials and trace parents: what is accepted is exactly what is documented, reads
+//! back as itself, and shows no secret.
 
 use std::str;
 

@@ -1,4 +1,5 @@
-//! A control plane of Kubernetes on this machine: etcd, the API server, the controllers and the scheduler, without nodes.
+//! A control plane of Kubernetes on this machine: etcd, the API server, the controllers and the scheduler, without
+//! nodes.
 
 use std::{
     env, fs,

@@ -1,7 +1,7 @@
 //! The backend against a real API server, with the job controller, the garbage collector and the scheduler.
 //!
-//! Nothing runs on the only node: a test writes what a kubelet would report of a Pod. The host has the rights that the chart
-//! gives it, and no more. `cargo xtask kubernetes` runs these tests.
+//! Nothing runs on the only node: a test writes what a kubelet would report of a Pod. The host has the rights that the
+//! chart gives it, and no more. `cargo xtask kubernetes` runs these tests.
 
 #![allow(clippy::unwrap_used)]
 

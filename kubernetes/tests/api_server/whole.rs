@@ -1,4 +1,5 @@
-//! From the lead's order to the member's end: a coordinator, a host, the control plane, and the process that the Pod describes.
+//! From the lead's order to the member's end: a coordinator, a host, the control plane, and the process that the Pod
+//! describes.
 
 use std::{
     collections::HashMap,
@@ -104,8 +105,8 @@ pub(crate) async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluste
     let labels = member(&lead, "backend").await.attributes.unwrap().labels;
     assert_eq!(labels["k8s.pod.name"], pod.metadata.name.clone().unwrap());
 
-    // The host dies, and the member keeps running. Then the node kills the member: it cannot report its end, so the next host
-    // does.
+    // The host dies, and the member keeps running. Then the node kills the member: it cannot report its end, so the
+    // next host does.
     host.kill();
     process.kill();
     cluster.report(&pod, "Failed", json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})).await;

@@ -15,7 +15,8 @@ use crate::{Reason, Refusal};
 pub struct Json {
     /// The value. Of equal keys, the last one counts.
     pub value: Value,
-    /// The path of the first repeated key, such as `message.approve` or `attachments[1].uri`. None: every key is unique.
+    /// The path of the first repeated key, such as `message.approve` or `attachments[1].uri`. None: every key is
+    /// unique.
     pub repeated: Option<String>,
 }
 

@@ -1,21 +1,21 @@
 //! The JSON forms of SendMessage.
 //!
 //! Agents write two of them, and [`read`] accepts either:
-//! - the classic one, `{"type", "recipient", "content", "summary", "request_id", "approve"}`, where `content` is also the
-//!   reason of a shutdown, the plan, the feedback on it, and the detail of a permission request, which also has a `tool`;
+//! - the classic one, `{"type", "recipient", "content", "summary", "request_id", "approve"}`, where `content` is also
+//!   the reason of a shutdown, the plan, the feedback on it, and the detail of a permission request, which also has a
+//!   `tool`;
 //! - the newer one, `{"to", "message", "summary"}`, where `message` is a text, or for other kinds an object:
 //!   `{"type", "request_id", "approve", "reason"}`.
 //!
-//! It also accepts mixtures, since models write them. Everywhere `to` is `recipient`, `message` is `content`, `requestId` is
-//! `request_id`, `approved` is `approve`; outside of a message or broadcast, `reason`, `feedback`, `plan` and `detail` are
-//! `content`.
-//! Two spellings of one field must agree. A message to `*` is a broadcast. An answer may have `from` and `timestamp`, which are
-//! ignored.
+//! It also accepts mixtures, since models write them. Everywhere `to` is `recipient`, `message` is `content`,
+//! `requestId` is `request_id`, `approved` is `approve`; outside of a message or broadcast, `reason`, `feedback`,
+//! `plan` and `detail` are `content`. Two spellings of one field must agree. A message to `*` is a broadcast. An answer
+//! may have `from` and `timestamp`, which are ignored.
 //!
 //! All may carry `in_reply_to`, `attachments` and `idempotency_key`. A null field counts as absent.
 //!
-//! [`read`] refuses ambiguous input, and every key that an object repeats ([`Json`]). The coordinator checks bounds, names and
-//! permissions. [`write`](write()) returns the one JSON form of a delivered message.
+//! [`read`] refuses ambiguous input, and every key that an object repeats ([`Json`]). The coordinator checks bounds,
+//! names and permissions. [`write`](write()) returns the one JSON form of a delivered message.
 
 mod fields;
 mod json;

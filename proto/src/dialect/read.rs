@@ -40,8 +40,8 @@ const REQUEST_IDS: [&str; 2] = ["request_id", "requestId"];
 /// The equivalent names of a decision.
 const DECISIONS: [&str; 2] = ["approve", "approved"];
 
-/// What answers in the inbox files of some agent teams carry besides. Ignored: the coordinator itself knows the sender and the
-/// time.
+/// What answers in the inbox files of some agent teams carry besides. Ignored: the coordinator itself knows the sender
+/// and the time.
 const INBOX_FILE: [&str; 2] = ["from", "timestamp"];
 
 /// The field of a permission request that says what the sender wants to use.
@@ -75,11 +75,11 @@ pub fn resembles_type(name: &str) -> bool {
 
 /// Reads one SendMessage in any of its forms.
 ///
-/// Refuses with INVALID_JSON input that is not a JSON object, a repeated key, a value of the wrong type, an unknown field, a
-/// field that the type does not have, and two spellings of one field that differ; INVALID_TYPE: a missing or unknown type;
-/// MISSING_RECIPIENT, UNEXPECTED_RECIPIENT: a recipient that the type needs or does not have; APPROVE_MISSING: an answer
-/// without true or false; MISSING_CONTENT: the newer form without a text. Each refusal names the field at fault and says
-/// what to do.
+/// Refuses with INVALID_JSON input that is not a JSON object, a repeated key, a value of the wrong type, an unknown
+/// field, a field that the type does not have, and two spellings of one field that differ; INVALID_TYPE: a missing or
+/// unknown type; MISSING_RECIPIENT, UNEXPECTED_RECIPIENT: a recipient that the type needs or does not have;
+/// APPROVE_MISSING: an answer without true or false; MISSING_CONTENT: the newer form without a text. Each refusal names
+/// the field at fault and says what to do.
 pub fn read(json: &str) -> Result<v1::SendRequest, Refusal> {
     let json = Json::parse(json).map_err(|error| {
         let message = format!("This cannot be read as JSON: {error}. Send one JSON object.");
@@ -156,7 +156,8 @@ fn nested(mut map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     request(fields, body)
 }
 
-/// Takes the recipient. Returns "*" for a message or broadcast to everyone else. Empty: none was given, or the kind has none.
+/// Takes the recipient. Returns "*" for a message or broadcast to everyone else. Empty: none was given, or the kind has
+/// none.
 fn recipient(kind: Kind, fields: &mut Fields) -> Result<String, Refusal> {
     if !kind.has_recipient() {
         let message = format!("A {} goes to {}. Leave recipient out.", kind.name(), kind.goes_to());
@@ -172,7 +173,8 @@ fn recipient(kind: Kind, fields: &mut Fields) -> Result<String, Refusal> {
         };
     }
     let recipient = fields.text_under(&RECIPIENTS)?;
-    // Only a message can go to everyone; all other kinds need one member. If it may be left out, "*" is not the same as that.
+    // Only a message can go to everyone; all other kinds need one member. If it may be left out, "*" is not the same as
+    // that.
     let names_no_one = recipient == "*" && kind != Kind::Message && !kind.recipient_is_optional();
     Ok(if names_no_one { String::new() } else { recipient })
 }

@@ -10,11 +10,11 @@ use crate::{
 
 /// Returns the canonical JSON form of a message as it was delivered.
 ///
-/// It always has `id`, `team`, `from` (members cannot be named `operator` or `coordinator`), `type` (the [`Kind`]'s name, or
-/// `unknown` for a kind that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they apply: `to` (as
-/// the sender wrote it; `*` for a broadcast), `tool`, `summary`, `content` (also the reason, the plan, the feedback, the detail,
-/// and a notice's sentence), `request_id`, `approve`, `request_expires_at`, `target_incarnation`, `in_reply_to`, `prompt`,
-/// `attachments`, `notice`. Empty fields are left out.
+/// It always has `id`, `team`, `from` (members cannot be named `operator` or `coordinator`), `type` (the [`Kind`]'s
+/// name, or `unknown` for a kind that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they
+/// apply: `to` (as the sender wrote it; `*` for a broadcast), `tool`, `summary`, `content` (also the reason, the plan,
+/// the feedback, the detail, and a notice's sentence), `request_id`, `approve`, `request_expires_at`,
+/// `target_incarnation`, `in_reply_to`, `prompt`, `attachments`, `notice`. Empty fields are left out.
 pub fn write(message: &v1::Message) -> Value {
     let mut json = Map::new();
     let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();

@@ -191,8 +191,8 @@ impl Account {
         self.read_bytes.charge(self.shared.rates.of(Class::ReadBytes), self.shared.now(), bytes);
     }
 
-    /// Counts a refused call, and returns how long its answer waits. A client that repeats refused calls without a pause
-    /// is slowed.
+    /// Counts a refused call, and returns how long its answer waits. A client that repeats refused calls without a
+    /// pause is slowed.
     pub fn refused(&self) -> Duration {
         self.refusals.line_up(self.shared.rates.refusals(), self.shared.now(), REFUSAL_WAIT_MAX)
     }
@@ -206,8 +206,8 @@ impl Account {
         })
     }
 
-    /// Counts a connection of a generation that has just presented its credential, or refuses it. `evict` is cancelled when the
-    /// connection must be closed because two newer lives have presented theirs.
+    /// Counts a connection of a generation that has just presented its credential, or refuses it. `evict` is cancelled
+    /// when the connection must be closed because two newer lives have presented theirs.
     pub fn connection(
         self: &Arc<Self>,
         generation: Generation,

@@ -18,7 +18,8 @@ pub(super) const ACCOUNTS_MAX: usize = 16_384;
 /// Whose budget it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AccountKey {
-    /// A member of a team. Each of its lives has its own credential, so a member could otherwise renew its budget by joining again.
+    /// A member of a team. Each of its lives has its own credential, so a member could otherwise renew its budget by
+    /// joining again.
     Member { team: Name, member: Name },
     /// Any other credential.
     Credential(SecretHash),

@@ -67,7 +67,8 @@ pub struct Shares {
     pub reply_bytes_max: usize,
     /// Bytes of requests of a credential, or of an address without one, that arrive or are carried out. 8 MiB.
     pub request_bytes_per_credential_max: usize,
-    /// Bytes of requests that arrive or are carried out. Those without a valid credential have another quarter of it. 128 MiB.
+    /// Bytes of requests that arrive or are carried out. Those without a valid credential have another quarter of it.
+    /// 128 MiB.
     pub request_bytes_max: usize,
 }
 

@@ -53,7 +53,8 @@ impl Bucket {
         let _ = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge);
     }
 
-    /// Waits in line for one: takes it, and returns how long it takes until it is there. The line is never longer than `max`.
+    /// Waits in line for one: takes it, and returns how long it takes until it is there. The line is never longer than
+    /// `max`.
     pub(super) fn line_up(&self, rate: Rate, now: u64, max: Duration) -> Duration {
         let room = now.saturating_add(rate.nanos(rate.burst));
         let end = room.saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));

@@ -1,8 +1,9 @@
 //! The credentials of a member, one after the other, which share an account, and their connections.
 //!
-//! A member that joins again begins a generation with another credential. Each of these generations may have as many connections as any
-//! credential, so a former one doesn't keep its successor out. But only two generations have connections: as soon as a third one
-//! makes a call, those of the first one are closed. So a member can't multiply its connections by joining again and again.
+//! A member that joins again begins a generation with another credential. Each of these generations may have as many
+//! connections as any credential, so a former one doesn't keep its successor out. But only two generations have
+//! connections: as soon as a third one makes a call, those of the first one are closed. So a member can't multiply its
+//! connections by joining again and again.
 
 use std::{collections::HashMap, mem};
 
@@ -36,11 +37,11 @@ struct Connections {
 }
 
 impl CredentialGenerations {
-    /// Notes that a generation has just presented its valid credential. If it is new, closes the connections of all generations but the one
-    /// before it, and returns how many these are.
+    /// Notes that a generation has just presented its valid credential. If it is new, closes the connections of all
+    /// generations but the one before it, and returns how many these are.
     ///
-    /// A member has only one valid credential. So a generation that presents one is never older than the one that did before,
-    /// unless they did so at the same moment.
+    /// A member has only one valid credential. So a generation that presents one is never older than the one that did
+    /// before, unless they did so at the same moment.
     pub(super) fn note(&mut self, generation: Generation) -> usize {
         if self.newest.generation == generation {
             return 0;
@@ -64,8 +65,8 @@ impl CredentialGenerations {
         Some(self.added)
     }
 
-    /// Moves a connection to a generation that has just presented its credential over it. Returns how many others this closes, as
-    /// [`note`](Self::note) does. `None`: the generation has too many.
+    /// Moves a connection to a generation that has just presented its credential over it. Returns how many others this
+    /// closes, as [`note`](Self::note) does. `None`: the generation has too many.
     pub(super) fn renew(
         &mut self,
         (from, number): (Generation, u64),

@@ -26,14 +26,16 @@ struct Shown {
 }
 
 impl ShownCredentials {
-    /// Returns the account of a credential that was valid a short time ago, unless a newer generation has presented its own since.
+    /// Returns the account of a credential that was valid a short time ago, unless a newer generation has presented its
+    /// own since.
     pub fn get(&self, credential: &SecretHash) -> Option<Arc<Account>> {
         let known = self.0.lock();
         let shown = known.get(credential)?;
         (Instant::now() < shown.until && shown.account.is_newest(shown.generation)).then(|| Arc::clone(&shown.account))
     }
 
-    /// Returns whether the credential was valid when the connection showed it, and no newer generation has presented its own since.
+    /// Returns whether the credential was valid when the connection showed it, and no newer generation has presented
+    /// its own since.
     pub fn has(&self, credential: &SecretHash) -> bool {
         self.0.lock().get(credential).is_some_and(|shown| shown.account.is_newest(shown.generation))
     }

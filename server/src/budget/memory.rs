@@ -1,8 +1,8 @@
-//! What calls take in memory: the work of reads while they are carried out, the bytes of their replies while they wait for their
-//! clients, and the bytes of large requests.
+//! What calls take in memory: the work of reads while they are carried out, the bytes of their replies while they wait
+//! for their clients, and the bytes of large requests.
 //!
-//! A call first draws on its own credential's budget, and then on the shared one. So it never keeps others waiting while it
-//! waits for its own client.
+//! A call first draws on its own credential's budget, and then on the shared one. So it never keeps others waiting
+//! while it waits for its own client.
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,8 +88,8 @@ impl Account {
         ByteLease { own, all }
     }
 
-    /// Waits until there is memory for this many bytes of a stream. `None`: the credential's clients have taken too little for
-    /// this long.
+    /// Waits until there is memory for this many bytes of a stream. `None`: the credential's clients have taken too
+    /// little for this long.
     pub async fn lease_within(&self, bytes: usize, patience: Duration) -> Option<ByteLease> {
         let own = timeout(patience, self.own_bytes(bytes)).await.ok()?;
         let all = self.part_of(&self.shared.reply_bytes, own.num_permits()).await;
@@ -102,7 +102,8 @@ impl Account {
         ReadPermit { _own: own, _all: self.part_of(&self.shared.reading, 1).await }
     }
 
-    /// Waits until there is memory for a request of this many bytes, or refuses it. A single larger one gets all there is.
+    /// Waits until there is memory for a request of this many bytes, or refuses it. A single larger one gets all there
+    /// is.
     pub async fn lease_for_request(self: Arc<Self>, bytes: usize) -> Result<RequestLease, Refusal> {
         let (shared, until) = (&self.shared, Instant::now() + PATIENCE);
         let bytes = bytes.min(shared.shares.request_bytes_per_credential_max);

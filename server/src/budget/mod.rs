@@ -1,18 +1,19 @@
 //! Budgets: how much of a coordinator each credential may use.
 //!
-//! Every credential has an [`Account`] at each coordinator. It counts sends, calls that change something, the bytes of reads,
-//! open streams, connections, the bytes of requests that arrive, and those of replies that its clients have not taken. A console
-//! credential has the account of all console credentials of its identity, so that no identity multiplies its budget by signing in
-//! again.
+//! Every credential has an [`Account`] at each coordinator. It counts sends, calls that change something, the bytes of
+//! reads, open streams, connections, the bytes of requests that arrive, and those of replies that its clients have not
+//! taken. A console credential has the account of all console credentials of its identity, so that no identity
+//! multiplies its budget by signing in again.
 //!
 //! - [`bounds`]: how large budgets are. [`bucket`]: limits rates. [`account`]: what a credential has used.
 //!   [`memory`]: the memory that calls take.
-//! - [`generations`]: the credentials of a member, one after the other, which share an account. [`accounts`]: all accounts.
+//! - [`generations`]: the credentials of a member, one after the other, which share an account. [`accounts`]: all
+//!   accounts.
 //! - [`shared`]: what all accounts share.
 //! - [`known`]: the credentials that a connection has shown.
 //!
-//! Leads and the operator have the same budgets as others, and besides them a reserve that others cannot use up: an eighth of
-//! what all share.
+//! Leads and the operator have the same budgets as others, and besides them a reserve that others cannot use up: an
+//! eighth of what all share.
 //!
 //! Architecture invariant: nothing here knows calls, or what a credential may do.
 

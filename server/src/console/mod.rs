@@ -1,9 +1,9 @@
 //! The console: a web page that the coordinator serves at its own address, and what browsers may ask for there.
 //!
-//! [`ConsoleLayer`] wraps all services. It passes native gRPC calls on untouched. Of all other requests, which a browser may
-//! have made, it checks `Host` and `Origin` ([`origin`]), answers those for the page's files ([`assets`]), and passes on the
-//! others: calls over gRPC-web. Neither a credential nor a cookie is involved, so a page from another origin gains nothing by
-//! having a browser send requests.
+//! [`ConsoleLayer`] wraps all services. It passes native gRPC calls on untouched. Of all other requests, which a
+//! browser may have made, it checks `Host` and `Origin` ([`origin`]), answers those for the page's files ([`assets`]),
+//! and passes on the others: calls over gRPC-web. Neither a credential nor a cookie is involved, so a page from another
+//! origin gains nothing by having a browser send requests.
 
 mod assets;
 mod origin;

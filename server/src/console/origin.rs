@@ -1,8 +1,8 @@
 //! Which browser requests are permitted, by the host that they name and the origin of the page that makes them.
 //!
-//! A page of another site could have its own name resolve to this coordinator's address (DNS rebinding). Its requests would
-//! then be same-origin with the coordinator for the browser. So the host must be an IP address, which cannot be rebound, or
-//! a name that is known to be this coordinator's.
+//! A page of another site could have its own name resolve to this coordinator's address (DNS rebinding). Its requests
+//! would then be same-origin with the coordinator for the browser. So the host must be an IP address, which cannot be
+//! rebound, or a name that is known to be this coordinator's.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -49,8 +49,8 @@ impl Coordinator {
         Ok(is_revoked.then(|| identity::revoked_member(member)))
     }
 
-    /// Refuses a caller whose credential is no longer valid, because it was revoked or replaced, or has expired. A member whose
-    /// life has ended learns that from its call.
+    /// Refuses a caller whose credential is no longer valid, because it was revoked or replaced, or has expired. A
+    /// member whose life has ended learns that from its call.
     pub async fn refuse_revoked(&self, who: &CallerCredentials) -> Result<(), Refusal> {
         match &who.credential {
             Credential::Console { .. } | Credential::Observer { .. } => self.look_up(who).await.map(drop),

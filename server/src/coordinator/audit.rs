@@ -33,8 +33,8 @@ const CHAINS: usize = 16_384;
 /// How much of its bound a chain that has reached it gives up, so that it is not trimmed for every entry: an eighth.
 const FREED: u64 = 8;
 
-/// How much longer than its retention an entry may stay, so that a chain gets a checkpoint once a day rather than once a minute:
-/// a thirtieth.
+/// How much longer than its retention an entry may stay, so that a chain gets a checkpoint once a day rather than once
+/// a minute: a thirtieth.
 const LATE: u64 = 30;
 
 impl Coordinator {
@@ -43,7 +43,8 @@ impl Coordinator {
         Ok(self.decide(&home_of(who), &usual_keys(who), |tx| caller::describe(tx, who)).await?.value)
     }
 
-    /// Adds entries to a chain, and keeps it within its bound. `batch`: if entries were added under this id before, it adds none.
+    /// Adds entries to a chain, and keeps it within its bound. `batch`: if entries were added under this id before, it
+    /// adds none.
     pub async fn append_to_audit(&self, chain: &Chain, batch: &str, entries: &[v1::AuditEntry]) -> Result<(), Refusal> {
         let audit = Namespace::audit();
         let done =

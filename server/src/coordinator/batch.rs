@@ -1,5 +1,5 @@
-//! How many records are read at once, so that what is read fits into memory, whatever its size; and how many for one page, so that
-//! a search that finds little ends.
+//! How many records are read at once, so that what is read fits into memory, whatever its size; and how many for one
+//! page, so that a search that finds little ends.
 
 use crate::domain::page::{SEARCHED_BYTES_MAX, SEARCHED_MAX};
 

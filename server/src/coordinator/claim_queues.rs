@@ -10,8 +10,8 @@ use tracing::Span;
 use super::turns::Turn;
 use crate::{domain::identity::CallerCredentials, store::Namespace};
 
-/// How many claims go in one transaction at most. More would hardly be faster, and the transaction has up to a task's size for
-/// each.
+/// How many claims go in one transaction at most. More would hardly be faster, and the transaction has up to a task's
+/// size for each.
 const TOGETHER_MAX: usize = 16;
 
 /// The claims that wait, by team. A team is in here while a task carries its claims out.

@@ -1,9 +1,10 @@
 //! Claims of the next task. Those that wait for a turn on the same board are carried out together.
 //!
-//! A claim is carried out at once, by its caller, if no other claim waits and the team's turn is free. Otherwise it waits in a
-//! queue. A Tokio task takes the turn for the queue, and carries out up to 16 claims in one transaction, oldest first. Each
-//! gets its own outcome, as if it had been carried out alone. If their transaction is refused as a whole (together they may
-//! exceed the team's quota, though one alone does not), nothing was written, and they are carried out one by one.
+//! A claim is carried out at once, by its caller, if no other claim waits and the team's turn is free. Otherwise it
+//! waits in a queue. A Tokio task takes the turn for the queue, and carries out up to 16 claims in one transaction,
+//! oldest first. Each gets its own outcome, as if it had been carried out alone. If their transaction is refused as a
+//! whole (together they may exceed the team's quota, though one alone does not), nothing was written, and they are
+//! carried out one by one.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -109,8 +110,8 @@ impl Coordinator {
         }
     }
 
-    /// Carries out claims in one transaction. `None`: nothing was written, and they must be carried out one by one. The transaction is
-    /// part of the first call's trace, and the other calls are linked to that call.
+    /// Carries out claims in one transaction. `None`: nothing was written, and they must be carried out one by one. The
+    /// transaction is part of the first call's trace, and the other calls are linked to that call.
     async fn try_together(
         &self,
         namespace: &Namespace,
@@ -153,8 +154,8 @@ impl Coordinator {
         *self.notifier.watch_tasks(namespace).borrow()
     }
 
-    /// Returns whether an attempt would find nothing, as the last one did: nothing has changed since, and no task is assigned to
-    /// the caller.
+    /// Returns whether an attempt would find nothing, as the last one did: nothing has changed since, and no task is
+    /// assigned to the caller.
     fn is_hopeless(
         &self,
         namespace: &Namespace,

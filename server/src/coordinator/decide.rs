@@ -1,10 +1,10 @@
 //! The loop that carries out a rule.
 //!
-//! A rule may be decided on cached records: if they have changed, its commit fails, and the rule runs again on the current
-//! ones. A refusal commits nothing, so a stale cache would go unnoticed; therefore a rule that refuses, or that only reads,
-//! runs again on records read for this call before its answer is given. For the same reason the store is asked for the
-//! call's idempotency key before that answer: a repeated call must get the reply of the first one, whatever has changed
-//! since.
+//! A rule may be decided on cached records: if they have changed, its commit fails, and the rule runs again on the
+//! current ones. A refusal commits nothing, so a stale cache would go unnoticed; therefore a rule that refuses, or that
+//! only reads, runs again on records read for this call before its answer is given. For the same reason the store is
+//! asked for the call's idempotency key before that answer: a repeated call must get the reply of the first one,
+//! whatever has changed since.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -34,11 +34,12 @@ use crate::{
     telemetry::step,
 };
 
-/// How many times a commit may fail before the coordinator gives up. Each failure means that another commit has succeeded.
+/// How many times a commit may fail before the coordinator gives up. Each failure means that another commit has
+/// succeeded.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// What a call's rule touches. Decides which records are loaded with the first read, and whether the call waits for its turn
-/// among those that change the team's task board.
+/// What a call's rule touches. Decides which records are loaded with the first read, and whether the call waits for its
+/// turn among those that change the team's task board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touches {
     /// The team and its roster.
@@ -172,8 +173,8 @@ impl<'c> Decision<'c> {
                         return Ok(Done { value, durability });
                     }
                     if back_off(attempts).await {
-                        // By now, what the failed check returned is stale. Running the rule on it would only cause the next
-                        // conflict.
+                        // By now, what the failed check returned is stale. Running the rule on it would only cause the
+                        // next conflict.
                         self.reload().await?;
                     }
                     attempts += 1;
@@ -249,8 +250,8 @@ impl<'c> Decision<'c> {
         Ok(())
     }
 
-    /// Commits a transaction. Returns how durable it is. `None`: a check failed or the store is full, and the rule must run
-    /// again.
+    /// Commits a transaction. Returns how durable it is. `None`: a check failed or the store is full, and the rule must
+    /// run again.
     async fn commit(&mut self, txn: &Txn) -> Result<Option<Durability>, Refusal> {
         let coordinator = self.coordinator;
         let mut pending = PendingCommit::new(&coordinator.notifier, self.namespace, txn);
@@ -290,7 +291,8 @@ impl<'c> Decision<'c> {
         }
     }
 
-    /// Adopts the current state that a failed check returned, or refuses the call if running the rule again would not help.
+    /// Adopts the current state that a failed check returned, or refuses the call if running the rule again would not
+    /// help.
     async fn learn(&mut self, txn: &Txn, failed: Failed) -> Result<(), Refusal> {
         match failed {
             Failed::Version { key, current } => {

@@ -1,17 +1,19 @@
 //! Runs the rules against the store: read, decide, commit, and again when something changed in between.
 //!
-//! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
-//!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries out
-//!   together the claims that wait in [`claim_queues`].
+//! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the
+//!   store's clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries
+//!   out together the claims that wait in [`claim_queues`].
 //! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`hosts`],
 //!   [`tasks`], [`activity`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: the revoked credentials, whose waiting calls and streams must end.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
-//! - [`keys`]: where records are. [`records`]: reads records that are only shown; [`batch`]: how many at once. [`store_errors`]: what callers learn when the store fails.
+//! - [`keys`]: where records are. [`records`]: reads records that are only shown; [`batch`]: how many at once.
+//!   [`store_errors`]: what callers learn when the store fails.
 //!
-//! Architecture invariant: no rule is in here, nothing here knows sessions' loops or the protocol's transport, and nothing is
-//! decided by a clock other than the store's. (Calls that wait for something use this machine's clock to end in time.)
+//! Architecture invariant: no rule is in here, nothing here knows sessions' loops or the protocol's transport, and
+//! nothing is decided by a clock other than the store's. (Calls that wait for something use this machine's clock to end
+//! in time.)
 
 mod access;
 mod activity;
@@ -85,8 +87,8 @@ impl fmt::Debug for Coordinator {
 }
 
 impl Coordinator {
-    /// Makes a coordinator over a store, which accepts these secrets of the operator; they may change. Fails if the store does
-    /// not answer.
+    /// Makes a coordinator over a store, which accepts these secrets of the operator; they may change. Fails if the
+    /// store does not answer.
     pub async fn new(
         store: Arc<dyn Store>,
         limits: Limits,

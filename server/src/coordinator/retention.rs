@@ -1,5 +1,5 @@
-//! Finds what may be deleted, for the rules in `domain::retention`, messages that have been unprocessed for too long, and teams that
-//! are nearly full. Each pass does a bounded amount of work and leaves the remainder to the next.
+//! Finds what may be deleted, for the rules in `domain::retention`, messages that have been unprocessed for too long,
+//! and teams that are nearly full. Each pass does a bounded amount of work and leaves the remainder to the next.
 
 use std::collections::{HashMap, HashSet};
 

@@ -94,8 +94,8 @@ impl TeamReader {
 }
 
 impl Coordinator {
-    /// Reads what may have changed in a team, and brings a view of it up to date. Fails if the team is gone, even if there is
-    /// a new one of its name.
+    /// Reads what may have changed in a team, and brings a view of it up to date. Fails if the team is gone, even if
+    /// there is a new one of its name.
     pub(crate) async fn read_team(
         &self,
         reader: &mut TeamReader,
@@ -269,8 +269,8 @@ impl Coordinator {
         Ok(ids.into_iter().zip(found).filter_map(change).collect())
     }
 
-    /// Returns the requests made since the last time, and the sequence that the next one gets. One that was decided since then is
-    /// not among the pending ones of any member.
+    /// Returns the requests made since the last time, and the sequence that the next one gets. One that was decided
+    /// since then is not among the pending ones of any member.
     async fn new_requests(&self, reader: &TeamReader) -> Result<(Vec<String>, u64), Refusal> {
         let Extent { next, .. } = self.extent(&reader.namespace, REQUESTS).await?;
         // Of more, the view would forget the first ones.
@@ -370,8 +370,8 @@ fn task_id(key: &ItemKey) -> Option<u64> {
     }
 }
 
-/// Returns what a watch shows of a request's content: of a request for permission, one line, so that no one decides on what the
-/// member says about it.
+/// Returns what a watch shows of a request's content: of a request for permission, one line, so that no one decides on
+/// what the member says about it.
 fn content(request: &v1::Request) -> String {
     match request.kind() {
         RequestKind::Permission => word::permission("", &request.content, ""),

@@ -1,7 +1,7 @@
 //! Writes the audit log.
 //!
-//! A privileged call waits up to 2 s until its entry is written, and never fails because of its entry. Every
-//! other call only adds to the tally of its chain. One task writes: per chain, in order, in batches. While the store accepts
+//! A privileged call waits up to 2 s until its entry is written, and never fails because of its entry. Every other call
+//! only adds to the tally of its chain. One task writes: per chain, in order, in batches. While the store accepts
 //! nothing, entries wait in memory, up to a bound; the first entry after that says how many are missing.
 
 use std::{

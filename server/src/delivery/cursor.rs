@@ -1,7 +1,7 @@
 //! The cursor: how far a session has gotten, and how far it may go.
 //!
-//! A session *reserves* sequences in the store, a window at a time, before it delivers them. It records its progress now and
-//! then; only the record that it makes when it closes is exact.
+//! A session *reserves* sequences in the store, a window at a time, before it delivers them. It records its progress
+//! now and then; only the record that it makes when it closes is exact.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,8 @@
 //! The loop of one session: deliver while credit lasts, then sleep until something happens.
 //!
-//! Messages are delivered in the order of the inbox, with one exception: when credit runs out, a pending shutdown request
-//! overtakes what waits before it. A member that acknowledges nothing must still learn that it is asked to exit.
+//! Messages are delivered in the order of the inbox, with one exception: when credit runs out, a pending shutdown
+//! request overtakes what waits before it. A member that acknowledges nothing must still learn that it is asked to
+//! exit.
 //!
 //! A session keeps a few numbers and the unacknowledged messages (by default up to 64 messages or 1 MiB), never a copy
 //! of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a bounded
@@ -313,8 +314,8 @@ impl DeliveryLoop {
         Ok(())
     }
 
-    /// Delivers the next message or moves it to the dead letters. Passes over one that was already delivered out of turn.
-    /// Returns false if credit does not suffice; the message stays first in the queue.
+    /// Delivers the next message or moves it to the dead letters. Passes over one that was already delivered out of
+    /// turn. Returns false if credit does not suffice; the message stays first in the queue.
     async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, DeliverError> {
         if !self.cursor.has_delivered(sequence) {
             if self.dead_letter(sequence, &message).await? {

@@ -24,7 +24,8 @@ impl End {
         matches!(self, Self::Closing { reason: CloseReason::Draining, .. })
     }
 
-    /// Returns whether the frames that wait are of no use: the client reads none, or they will be delivered in a newer session.
+    /// Returns whether the frames that wait are of no use: the client reads none, or they will be delivered in a newer
+    /// session.
     pub(super) fn leaves_frames(&self) -> bool {
         matches!(self, Self::Slow | Self::Closing { reason: CloseReason::Superseded, .. })
     }

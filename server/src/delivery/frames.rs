@@ -30,8 +30,8 @@ pub(super) fn frame(frame: stream_response::Frame) -> Frame {
     Box::new(Ok(v1::StreamResponse { frame: Some(frame) }))
 }
 
-/// Makes the channel between a session and its stream. It has one more place, reserved for the last frame, which must get
-/// through however full the channel is.
+/// Makes the channel between a session and its stream. It has one more place, reserved for the last frame, which must
+/// get through however full the channel is.
 pub(super) fn channel() -> (mpsc::Sender<Frame>, FrameQueue) {
     let (frames, queue) = mpsc::channel(FRAMES_MAX + 1);
     (frames, FrameQueue(Arc::new(Mutex::new(queue))))
@@ -111,8 +111,8 @@ impl FrameWriter {
         }
     }
 
-    /// Returns whether the client has taken no frame for too long while some were waiting, however few: credit may end long
-    /// before the channel is full.
+    /// Returns whether the client has taken no frame for too long while some were waiting, however few: credit may end
+    /// long before the channel is full.
     pub(super) fn is_stalled(&mut self) -> bool {
         // One place is reserved for the last frame.
         let waiting = FRAMES_MAX - self.frames.capacity();

@@ -1,5 +1,5 @@
-//! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, their open tasks, how full
-//! inboxes are, and how much of their quotas teams use.
+//! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, their open
+//! tasks, how full inboxes are, and how much of their quotas teams use.
 //!
 //! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
 //! gauges show the sums of the latest counts.

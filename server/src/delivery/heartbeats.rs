@@ -1,6 +1,7 @@
 //! Heartbeats: a member that calls, or has a session open, keeps its lease. Heartbeats are gathered for a moment and
-//! written in batches, one transaction per team. Whenever a team's batch is written, the members with an open session join it
-//! unless they have a recent heartbeat. So a team costs a transaction every few seconds, however many sessions it has.
+//! written in batches, one transaction per team. Whenever a team's batch is written, the members with an open session
+//! join it unless they have a recent heartbeat. So a team costs a transaction every few seconds, however many sessions
+//! it has.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -28,8 +29,8 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 /// How many teams' batches are written at once.
 const AT_ONCE: usize = 32;
 
-/// How many members' latest heartbeats are kept. Beyond it, those that no longer matter are dropped; if those are less than
-/// half, all are, at the cost of a few writes.
+/// How many members' latest heartbeats are kept. Beyond it, those that no longer matter are dropped; if those are less
+/// than half, all are, at the cost of a few writes.
 const REMEMBERED_MAX: usize = 262_144;
 
 /// Gathers heartbeats.
@@ -75,8 +76,8 @@ impl Heartbeats {
         Self { gathered: Mutex::default(), good_for: GOOD_FOR.min(lease_ttl / 6) }
     }
 
-    /// Awaits something for a caller that is authenticated, and records its heartbeats until then: a caller that waits is
-    /// alive.
+    /// Awaits something for a caller that is authenticated, and records its heartbeats until then: a caller that waits
+    /// is alive.
     pub async fn while_waiting<T>(&self, who: &CallerCredentials, waited: impl Future<Output = T>) -> T {
         let beats = async {
             loop {

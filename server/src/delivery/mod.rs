@@ -1,7 +1,7 @@
 //! Open sessions: delivering to them, keeping their members alive, ending them; and what is done in the background.
 //!
-//! - [`session`]: a session, from its opening to its last frame. [`delivery_loop`]: delivers while credit lasts. [`cursor`]: a
-//!   session's progress. [`frames`]: its stream. [`end`]: why it ends.
+//! - [`session`]: a session, from its opening to its last frame. [`delivery_loop`]: delivers while credit lasts.
+//!   [`cursor`]: a session's progress. [`frames`]: its stream. [`end`]: why it ends.
 //! - [`heartbeats`]: proof that members are alive, gathered and written in batches.
 //! - [`team_watch`]: teams that clients watch.
 //! - [`audit_writer`]: writes the audit log.

@@ -1,6 +1,7 @@
-//! Checks periodically whether sessions have missed a notification, or an acknowledgement through another coordinator. If
-//! nothing has changed in a team since all of its sessions were up to date, this takes one number from the store. Otherwise two
-//! reads serve all its sessions that are not up to date, and only those that have missed something are woken.
+//! Checks periodically whether sessions have missed a notification, or an acknowledgement through another coordinator.
+//! If nothing has changed in a team since all of its sessions were up to date, this takes one number from the store.
+//! Otherwise two reads serve all its sessions that are not up to date, and only those that have missed something are
+//! woken.
 
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 

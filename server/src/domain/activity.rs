@@ -1,7 +1,7 @@
 //! Activity: what a member's program does and uses, as its runner reports it.
 //!
-//! Reports are frequent and unimportant. So they stay out of the history and of the team's record, wake only the calls that
-//! wait for them, and are dropped when the store is full.
+//! Reports are frequent and unimportant. So they stay out of the history and of the team's record, wake only the calls
+//! that wait for them, and are dropped when the store is full.
 
 use prost::Message as _;
 use teamwire_proto::{id, name::Name, v1};
@@ -29,8 +29,8 @@ const VERSION_CHARS_MAX: usize = 100;
 /// By how much the beginning of something may differ between two reports: each says how long ago it was.
 const SINCE_ROUNDING_MS: u64 = 2_000;
 
-/// Adds lines to a member's activity, and raises the counters of what it has used. Returns by how much. `kept`: the extent
-/// of its activity, as just read.
+/// Adds lines to a member's activity, and raises the counters of what it has used. Returns by how much. `kept`: the
+/// extent of its activity, as just read.
 pub fn report(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -113,7 +113,8 @@ fn append(tx: &mut Tx<'_>, name: &Name, incarnation: u64, lines: &[v1::ReportedL
     }
 }
 
-/// Shows a page of a member's activity. `entries`: those after the sequence `after`, one more than fit if there are as many.
+/// Shows a page of a member's activity. `entries`: those after the sequence `after`, one more than fit if there are as
+/// many.
 pub fn show(entries: Vec<Entry>, after: u64, size: usize) -> Result<Shown, prost::DecodeError> {
     let mut page = Page::new(size);
     let (mut last_sequence, mut has_more) = (after, false);

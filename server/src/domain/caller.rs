@@ -15,15 +15,16 @@ pub struct CallerCredentials {
     pub session_id: Option<String>,
     /// The trace that the call belongs to, if it names one.
     pub trace_parent: Option<String>,
-    /// Set once a console credential of the operator was looked up in the directory, which the rules of a team cannot read.
+    /// Set once a console credential of the operator was looked up in the directory, which the rules of a team cannot
+    /// read.
     pub operator_sign_in: Option<OperatorSignIn>,
 }
 
 impl CallerCredentials {
     /// Takes what a call presented, and hashes the credential's secret.
     pub fn new(credential: Credential, session_id: Option<String>) -> Self {
-        // A stream that was opened after an approved shutdown has no session; its client presents an empty id. A console
-        // credential belongs to no process, so it has no session either.
+        // A stream that was opened after an approved shutdown has no session; its client presents an empty id. A
+        // console credential belongs to no process, so it has no session either.
         let has_session = !matches!(credential, Credential::Console { .. });
         let session_id = session_id.filter(|id| has_session && !id.is_empty());
         let hash = SecretHash::of(credential.secret());
@@ -31,7 +32,8 @@ impl CallerCredentials {
     }
 }
 
-/// A valid console credential that acts for the operator. Only [`identity::look_up`](super::identity::look_up) makes one.
+/// A valid console credential that acts for the operator. Only [`identity::look_up`](super::identity::look_up) makes
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperatorSignIn {
     read_only: bool,

@@ -86,8 +86,8 @@ pub fn dead_letter(
             cause: why.cause().into(),
         }),
     );
-    // The requester of an earlier life's shutdown got a notice when that request was cancelled. And notices about undeliverable
-    // notices could continue forever.
+    // The requester of an earlier life's shutdown got a notice when that request was cancelled. And notices about
+    // undeliverable notices could continue forever.
     if why == Undeliverable::TargetReplaced || matches!(message.body, Some(Body::Notice(_))) {
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! What is due when time passes: requests and claims of detached lives expire, silent members are declared lost, missing
-//! exits are reported to the lead, notices have waited long enough.
+//! What is due when time passes: requests and claims of detached lives expire, silent members are declared lost,
+//! missing exits are reported to the lead, notices have waited long enough.
 
 use teamwire_proto::{
     name::Name,
@@ -82,7 +82,8 @@ fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u
     requests.chain(alarm).chain(loss).min()
 }
 
-/// Ends a detached life that approved its shutdown or was stopped by force: it has no process that would report an exit.
+/// Ends a detached life that approved its shutdown or was stopped by force: it has no process that would report an
+/// exit.
 fn end_detached(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
     let Some(member) = team.member(name) else { return Ok(false) };
     let is_stopping = member.detached && matches!(member.life, Life::Stopping { .. });

@@ -21,8 +21,8 @@ pub fn append(tx: &mut Tx<'_>, event: Event) {
     tx.append(HISTORY, data, 0, None);
 }
 
-/// Adds a change to a task. It counts against the share of the history that such changes may use, so that they take no room from
-/// other entries. `spender`: who makes it.
+/// Adds a change to a task. It counts against the share of the history that such changes may use, so that they take no
+/// room from other entries. `spender`: who makes it.
 pub fn append_task_change(tx: &mut Tx<'_>, event: v1::TaskEvent, spender: Spender) {
     let data = encode(tx, Event::Task(event));
     let (weight, bound) = (weight_of_task_change(data.len()), spender.task_changes_bound(&tx.ctx.limits));
@@ -50,7 +50,8 @@ pub fn sign_in_event(actor: Option<&Actor>, read_only: bool) -> Event {
     Event::Team(v1::TeamEvent { kind, actor: actor.map(Into::into), read_only, ..v1::TeamEvent::default() })
 }
 
-/// Makes the entry for a revoked credential. `actor`: `None` for an observer. `member`: the member that it acted for, if any.
+/// Makes the entry for a revoked credential. `actor`: `None` for an observer. `member`: the member that it acted for,
+/// if any.
 pub fn revocation_event(actor: Option<&Actor>, credential: CredentialKind, member: Option<&Name>) -> Event {
     Event::Team(v1::TeamEvent {
         kind: TeamEventKind::CredentialRevoked.into(),

@@ -1,7 +1,7 @@
 //! Idempotency: a repeated call gets the reply of the first one.
 //!
-//! The store keeps each reply under the call's key for 24 to 48 h, with a fingerprint of the call's payload, so that a key
-//! that is used again with another payload is noticed.
+//! The store keeps each reply under the call's key for 24 to 48 h, with a fingerprint of the call's payload, so that a
+//! key that is used again with another payload is noticed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,8 +66,8 @@ impl KeyedCall {
     }
 }
 
-/// Returns the fingerprint of a payload. `attributes`: the member attributes in it. Their labels are a map, whose order in
-/// an encoding is not defined, so the payload must come [without](without_labels) them; they are sorted here.
+/// Returns the fingerprint of a payload. `attributes`: the member attributes in it. Their labels are a map, whose order
+/// in an encoding is not defined, so the payload must come [without](without_labels) them; they are sorted here.
 pub(super) fn fingerprint(payload: &impl prost::Message, attributes: Option<&v1::MemberAttributes>) -> Fingerprint {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&payload.encode_length_delimited_to_vec());
@@ -88,10 +88,10 @@ pub(super) fn without_labels(attributes: Option<&v1::MemberAttributes>) -> Optio
     attributes.map(|attributes| v1::MemberAttributes { labels: HashMap::new(), ..attributes.clone() })
 }
 
-/// Returns the id of a message that is sent under a UUIDv7 key: the same whenever the same send is repeated. A store that
-/// fails over may lose a send that a recipient has already seen; when the send is repeated, the recipient recognizes the
-/// message by its id. `None` for any other key, and for one made more than an hour ago: the store may have dropped an
-/// older key, and then it stands for another message.
+/// Returns the id of a message that is sent under a UUIDv7 key: the same whenever the same send is repeated. A store
+/// that fails over may lose a send that a recipient has already seen; when the send is repeated, the recipient
+/// recognizes the message by its id. `None` for any other key, and for one made more than an hour ago: the store may
+/// have dropped an older key, and then it stands for another message.
 pub(super) fn derived_message_id(
     team: Uuid,
     sender: &Actor,

@@ -1,8 +1,8 @@
 //! Who calls: resolves a credential to a member, the operator or an observer, by the team's current records.
 //!
-//! A console credential resolves to the identity that it acts for, so every rule decides as it would for that identity. If it
-//! can only read, the transaction is marked, and refuses to be committed with a write. Calls that only a process may make check
-//! [`process`], which refuses a console credential.
+//! A console credential resolves to the identity that it acts for, so every rule decides as it would for that identity.
+//! If it can only read, the transaction is marked, and refuses to be committed with a write. Calls that only a process
+//! may make check [`process`], which refuses a console credential.
 //!
 //! An unknown team, an unknown name and a wrong secret are refused alike, so that a stranger learns nothing by
 //! guessing.
@@ -52,8 +52,8 @@ pub fn namespace_of(who: &CallerCredentials, named: &str) -> Result<Namespace, R
     }
 }
 
-/// Authenticates the caller of a team, and refuses hosts. `named`: the team in the request's field, which only the operator
-/// must set.
+/// Authenticates the caller of a team, and refuses hosts. `named`: the team in the request's field, which only the
+/// operator must set.
 pub fn call(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -104,8 +104,8 @@ pub struct Authenticated {
     pub read_only: bool,
 }
 
-/// Authenticates the caller of a team, whatever it is, and leaves it to the caller of this function what a caller that can only
-/// read may write.
+/// Authenticates the caller of a team, whatever it is, and leaves it to the caller of this function what a caller that
+/// can only read may write.
 pub(super) fn authenticate(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -188,7 +188,8 @@ fn console(tx: &mut Tx<'_>, who: &CallerCredentials, id: &str) -> Result<Arc<Con
     Ok(console)
 }
 
-/// Resolves whom a sign-in acts for. `proof`: the hash of the credential that it was created with, which must still be valid.
+/// Resolves whom a sign-in acts for. `proof`: the hash of the credential that it was created with, which must still be
+/// valid.
 pub(super) fn acts_for(
     tx: &mut Tx<'_>,
     team: &TeamRecord,

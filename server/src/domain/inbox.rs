@@ -50,8 +50,8 @@ impl Leaving {
     }
 }
 
-/// Removes messages from an inbox and writes their receipts. `dead_letter`: why they become dead letters. `None`: they were
-/// processed.
+/// Removes messages from an inbox and writes their receipts. `dead_letter`: why they become dead letters. `None`: they
+/// were processed.
 pub(super) fn remove_from_inbox(
     tx: &mut Tx<'_>,
     member: &Name,

@@ -6,8 +6,8 @@
 //! again must draw the same ids, so they come from the seed in its [`Context`].
 //!
 //! - [`records`]: what is stored of a team. [`streams`], [`topics`]: the names of its streams and notifications.
-//! - [`caller`], [`identity`]: who calls, by credential. [`actor`]: who acts. [`access`]: signing in to the console, and
-//!   revoking credentials.
+//! - [`caller`], [`identity`]: who calls, by credential. [`actor`]: who acts. [`access`]: signing in to the console,
+//!   and revoking credentials.
 //! - [`team`], [`membership`], [`life`]: teams, who is in them, and the lives of members. [`roster`]: finding and
 //!   addressing members.
 //! - [`send`]: the messages. [`request`]: the state machine of requests.
@@ -17,14 +17,14 @@
 //! - [`notices`]: who gets the coordinator's notices, and how often.
 //! - [`audit`]: who used which powers, and who was refused.
 //! - [`activity`]: what members' programs do and use. [`diagnosis`]: what is wrong, and what to do about it.
-//! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened. [`quota`]: how much a
-//!   team may hold.
+//! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
+//!   [`quota`]: how much a team may hold.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
-//! - [`query`]: what callers may see, and how it is shown. [`search`]: what was said. [`team_view`]: a team as those who
-//!   watch it see it.
+//! - [`query`]: what callers may see, and how it is shown. [`search`]: what was said. [`team_view`]: a team as those
+//!   who watch it see it.
 //!
-//! Architecture invariant: no clock, no random numbers and no tonic in here; no store is called from here, only described by its
-//! types; and no rule is anywhere else.
+//! Architecture invariant: no clock, no random numbers and no tonic in here; no store is called from here, only
+//! described by its types; and no rule is anywhere else.
 
 pub mod access;
 pub mod activity;
@@ -84,8 +84,9 @@ pub struct Context {
     pub operator: OperatorSecrets,
     /// The coordinator that runs the rule, as its notifications name it.
     pub by: u64,
-    /// The store has refused the call's transaction because it is full, so the rule leaves out what it can do without, such as
-    /// notices, and checks what it replaces; see [`Txn::applies_when_full`](crate::store::Txn::applies_when_full).
+    /// The store has refused the call's transaction because it is full, so the rule leaves out what it can do without,
+    /// such as notices, and checks what it replaces; see
+    /// [`Txn::applies_when_full`](crate::store::Txn::applies_when_full).
     pub store_is_full: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Pages of lists: `page_size`, `page_token`, `next_page_token`.
 //!
-//! A page ends when it has as many items as were asked for, or before it exceeds [`PAGE_BYTES_MAX`]: generated clients accept
-//! replies of up to 4 MiB by default. A single item of any size is a page. Tokens are opaque to clients; they hold the
-//! position of the last item that the page has covered.
+//! A page ends when it has as many items as were asked for, or before it exceeds [`PAGE_BYTES_MAX`]: generated clients
+//! accept replies of up to 4 MiB by default. A single item of any size is a page. Tokens are opaque to clients; they
+//! hold the position of the last item that the page has covered.
 
 use prost::Message;
 use teamwire_proto::{Reason, Refusal, name::Name};

@@ -23,8 +23,8 @@ use crate::store::{Bound, WhenFull};
 pub enum Urgency {
     /// Fits up to the bound; beyond it the send is refused.
     Ordinary,
-    /// An answer, or a permission request, for whose answer a program waits. Fits up to twice the bound, so that a full inbox
-    /// does not keep a request from being answered; then the send is refused.
+    /// An answer, or a permission request, for whose answer a program waits. Fits up to twice the bound, so that a full
+    /// inbox does not keep a request from being answered; then the send is refused.
     Answer,
     /// A shutdown request or its answer. Fits up to three times the bound, then the send is refused. Nothing else may
     /// fill that last third, and a member has at most one pending shutdown request and gives it one answer: the send is

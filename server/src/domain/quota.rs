@@ -1,13 +1,14 @@
 //! A team's quota: how many bytes it may hold in the store, and which share of them its tasks may use.
 //!
-//! The store counts what a team holds, and each commit checks it against the limit that the transaction states, so no record
-//! holds a count for the whole team. To keep room for messages, tasks may use a quarter of the quota, and the history of their
-//! changes another quarter. The board counts its tasks, and the weight of the stream of the history counts their changes.
+//! The store counts what a team holds, and each commit checks it against the limit that the transaction states, so no
+//! record holds a count for the whole team. To keep room for messages, tasks may use a quarter of the quota, and the
+//! history of their changes another quarter. The board counts its tasks, and the weight of the stream of the history
+//! counts their changes.
 //!
 //! - A teammate may fill the team up to the quota.
 //! - The lead and the operator may use a tenth more, so that they can still act in a team that teammates have filled.
-//! - The coordinator is not bounded, and neither is a rule that ends or frees something, or whose writes another limit bounds; see
-//!   `Tx::needs_no_room`.
+//! - The coordinator is not bounded, and neither is a rule that ends or frees something, or whose writes another limit
+//!   bounds; see `Tx::needs_no_room`.
 //!
 //! Nothing is ever deleted to make room.
 
@@ -163,7 +164,8 @@ pub fn show(held: &HeldBytes, limits: &Limits) -> v1::TeamStorage {
     }
 }
 
-/// Says in a refusal that the caller, to whom `allowed` bytes were allowed, has a reserve which is used up, too, if it has one.
+/// Says in a refusal that the caller, to whom `allowed` bytes were allowed, has a reserve which is used up, too, if it
+/// has one.
 fn reserve_used(allowed: Option<u64>, quota: u64) -> String {
     match allowed.filter(|allowed| *allowed > quota) {
         Some(allowed) => {
@@ -176,8 +178,8 @@ fn reserve_used(allowed: Option<u64>, quota: u64) -> String {
     }
 }
 
-/// Returns the refusal of a call whose transaction failed because the team is full. `held`: what it holds. `allowed`: how much it
-/// may hold after this caller's calls.
+/// Returns the refusal of a call whose transaction failed because the team is full. `held`: what it holds. `allowed`:
+/// how much it may hold after this caller's calls.
 pub fn team_full(held: u64, allowed: Option<u64>, limits: &Limits) -> Refusal {
     let (held_text, max) = (Bytes(held), Bytes(limits.team_bytes_max));
     let reserve = reserve_used(allowed, limits.team_bytes_max);
@@ -188,8 +190,8 @@ pub fn team_full(held: u64, allowed: Option<u64>, limits: &Limits) -> Refusal {
     refusal(text, "team", held, limits.team_bytes_max)
 }
 
-/// Returns the refusal of a change to a task that the history of tasks has no room for. `allowed`: how much it may have after
-/// this caller's changes.
+/// Returns the refusal of a change to a task that the history of tasks has no room for. `allowed`: how much it may have
+/// after this caller's changes.
 pub fn task_changes_full(allowed: Option<u64>, limits: &Limits) -> Refusal {
     let share = task_share(limits);
     let reserve = reserve_used(allowed, share);
@@ -201,7 +203,8 @@ pub fn task_changes_full(allowed: Option<u64>, limits: &Limits) -> Refusal {
     refusal(text, "task_changes", share, share)
 }
 
-/// Returns the refusal of a change that makes the tasks too large. `held`: what they have before it. `spender`: who makes it.
+/// Returns the refusal of a change that makes the tasks too large. `held`: what they have before it. `spender`: who
+/// makes it.
 pub fn tasks_full(held: u64, spender: Spender, limits: &Limits) -> Refusal {
     let share = task_share(limits);
     let reserve = reserve_used(spender.task_bytes_max(limits), share);

@@ -90,8 +90,8 @@ fn forget(tx: &mut Tx<'_>, message: &Forgotten) {
     }
 }
 
-/// Removes requests that were decided long ago. Keeps an order as long as the life that it began, because its host must report
-/// the end of that life, and the member may be ordered again.
+/// Removes requests that were decided long ago. Keeps an order as long as the life that it began, because its host must
+/// report the end of that life, and the member may be ordered again.
 pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)]) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let lives = team.members.iter().filter(|member| !matches!(member.life, Life::Exited { .. }));
@@ -114,8 +114,8 @@ pub fn is_over_since(request: &v1::Request, before_ms: u64) -> bool {
         && request.decided_at.as_ref().is_some_and(|at| milliseconds(at) < before_ms)
 }
 
-/// Removes a member that exited long ago from the roster. Messages that it never processed become dead letters. `activity`:
-/// the sequences of its activity.
+/// Removes a member that exited long ago from the roster. Messages that it never processed become dead letters.
+/// `activity`: the sequences of its activity.
 pub fn remove_member(
     tx: &mut Tx<'_>,
     team_id: Uuid,
@@ -267,8 +267,8 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
     Ok(())
 }
 
-/// Notifies the lead when the team, its tasks or their history become nearly full, and when they become full. Returns the
-/// text, if it has.
+/// Notifies the lead when the team, its tasks or their history become nearly full, and when they become full. Returns
+/// the text, if it has.
 pub fn alarm_quota(tx: &mut Tx<'_>, team_id: Uuid, held: HeldBytes) -> Result<Option<String>, RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(None) };
     let limits = tx.ctx.limits.clone();

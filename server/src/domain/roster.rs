@@ -22,8 +22,8 @@ impl TeamRecord {
         self.members.iter_mut().find(|member| member.name == *name)
     }
 
-    /// Returns where a list of the members continues after a member. If that member was removed from the roster, the list
-    /// starts over: it repeats members rather than leaving any out.
+    /// Returns where a list of the members continues after a member. If that member was removed from the roster, the
+    /// list starts over: it repeats members rather than leaving any out.
     pub fn place_after(&self, name: Option<&Name>) -> usize {
         name.and_then(|name| self.members.iter().position(|member| member.name == *name)).map_or(0, |place| place + 1)
     }
@@ -38,8 +38,8 @@ impl TeamRecord {
         self.members.iter().filter(|member| member.is_host)
     }
 
-    /// Returns how many of a host's slots are taken: by pending orders, and by members that it started and whose lives have not
-    /// ended.
+    /// Returns how many of a host's slots are taken: by pending orders, and by members that it started and whose lives
+    /// have not ended.
     pub fn slots_used(&self, host: &Name) -> u32 {
         let is_on_host = |member: &&MemberRecord| member.ordered.as_ref().is_some_and(|ordered| ordered.host == *host);
         let count = self.members.iter().filter(is_on_host).filter(|member| member.life.holds_name()).count();
@@ -86,14 +86,14 @@ impl TeamRecord {
         self.member(name).ok_or_else(|| self.not_found(name, field))
     }
 
-    /// Resolves an address to a member that acts: its life has not ended, and it has started. `instead`: what the caller can do
-    /// if its life has ended, as a sentence.
+    /// Resolves an address to a member that acts: its life has not ended, and it has started. `instead`: what the
+    /// caller can do if its life has ended, as a sentence.
     pub fn resolve_started(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
         self.resolve(text, field)?.started(field, instead)
     }
 
-    /// Resolves an address to a member that messages reach: its life has not ended, or it is about to start. `instead`: what
-    /// the caller can do if its life has ended, as a sentence.
+    /// Resolves an address to a member that messages reach: its life has not ended, or it is about to start. `instead`:
+    /// what the caller can do if its life has ended, as a sentence.
     pub fn resolve_receiver(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
         self.resolve(text, field)?.receiver(field, instead)
     }
@@ -150,8 +150,8 @@ impl MemberRecord {
         Err(Refusal::new(Reason::AgentExited, text).field(field))
     }
 
-    /// Returns whether a detached life is away: its lease has run out, so it has no session open and has not called for the
-    /// time of a lease. `leases`: as just read.
+    /// Returns whether a detached life is away: its lease has run out, so it has no session open and has not called for
+    /// the time of a lease. `leases`: as just read.
     pub fn is_away(&self, leases: &Leases) -> bool {
         let until_ms = leases.until_ms.get(self.name.folded()).copied().unwrap_or(0);
         self.detached && self.life == Life::Live && until_ms <= leases.now_ms

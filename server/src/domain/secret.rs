@@ -118,8 +118,8 @@ pub fn session_id(life: &SecretHash, epoch: u64, random: &str) -> String {
     format!("{epoch}-{nonce}{}", session_tag(life, epoch, nonce))
 }
 
-/// Returns whether a coordinator issued this session id to one of these lives. Old sessions are not stored, so the id itself
-/// must show it.
+/// Returns whether a coordinator issued this session id to one of these lives. Old sessions are not stored, so the id
+/// itself must show it.
 pub fn is_session_id<'a>(lives: impl IntoIterator<Item = &'a SecretHash>, session_id: &str) -> bool {
     let Some((epoch, (nonce, tag))) = session_id
         .split_once('-')

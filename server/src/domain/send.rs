@@ -297,7 +297,8 @@ impl Sending<'_> {
         // In canonical form, so that ids can be compared as text.
         let in_reply_to = Uuid::try_parse(&self.request.in_reply_to).map(|id| id.to_string());
         let key = &self.request.idempotency_key;
-        // A request that is made again gets a new id, so its recipient must not take the message for one that it has seen.
+        // A request that is made again gets a new id, so its recipient must not take the message for one that it has
+        // seen.
         let derived = match body.kind().is_request() {
             true => None,
             false => derived_message_id(self.team.id, self.sender, key, self.fingerprint, tx.ctx.now_ms),

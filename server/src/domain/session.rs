@@ -1,13 +1,14 @@
 //! Sessions: opening one on an inbox, how far it may deliver, what it has delivered, and acknowledgements.
 //!
-//! A session delivers an inbox in order, from its oldest unprocessed message. So an earlier session has delivered a message
-//! if and only if it got as far as the message's sequence, and how far each earlier session got is enough to tell how many times
-//! each message was delivered. The one exception is a pending shutdown request, which overtakes the messages before it when
-//! credit runs out; a session lists those by sequence. A session *reserves* sequences in the store before it delivers them, a
-//! window at a time; when a coordinator dies, its session counts as having delivered everything that it had reserved. So a
-//! message that may have been delivered before is always marked, at no cost per message. Whether a message becomes a dead
-//! letter depends only on deliveries that are certain, and a process that reconnects counts once: it still has the message. If
-//! the process reports that it failed on the message and wants it again, that delivery counts.
+//! A session delivers an inbox in order, from its oldest unprocessed message. So an earlier session has delivered a
+//! message if and only if it got as far as the message's sequence, and how far each earlier session got is enough to
+//! tell how many times each message was delivered. The one exception is a pending shutdown request, which overtakes the
+//! messages before it when credit runs out; a session lists those by sequence. A session *reserves* sequences in the
+//! store before it delivers them, a window at a time; when a coordinator dies, its session counts as having delivered
+//! everything that it had reserved. So a message that may have been delivered before is always marked, at no cost per
+//! message. Whether a message becomes a dead letter depends only on deliveries that are certain, and a process that
+//! reconnects counts once: it still has the message. If the process reports that it failed on the message and wants it
+//! again, that delivery counts.
 
 use std::sync::Arc;
 
@@ -37,12 +38,13 @@ const ACK_IDS_MAX: usize = 1_000;
 /// How many sequences a session reserves at a time.
 pub const RESERVED_AHEAD: u64 = 128;
 
-/// How many deliveries ahead of their turn a session's record counts exactly. More are possible only if as many shutdown
-/// requests were never acknowledged. Then everything up to the oldest counts as possibly delivered, which stays true.
+/// How many deliveries ahead of their turn a session's record counts exactly. More are possible only if as many
+/// shutdown requests were never acknowledged. Then everything up to the oldest counts as possibly delivered, which
+/// stays true.
 const OVERTOOK_MAX: usize = 64;
 
-/// How many messages one call may say that its process has failed on, and for how many of them a session's record counts the
-/// failures.
+/// How many messages one call may say that its process has failed on, and for how many of them a session's record
+/// counts the failures.
 const FAILED_MAX: usize = 64;
 
 /// How many possible deliveries of a message are counted, and so how high its delivery count can get. A
@@ -189,8 +191,8 @@ pub fn open(
     Ok(Opened::Session { member: name, team: team.name.clone(), record, reserved })
 }
 
-/// Counts the deliveries of a session that is over: it got as far as `cursor` says. `is_reconnect`: the process that had the
-/// session opens the next one. `keep`: how many certain deliveries are worth counting.
+/// Counts the deliveries of a session that is over: it got as far as `cursor` says. `is_reconnect`: the process that
+/// had the session opens the next one. `keep`: how many certain deliveries are worth counting.
 fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: bool, keep: usize) -> SessionRecord {
     insert_descending(&mut session.maybe_delivered, cursor.reserved, COUNTED_MAX);
     let delivered = session.process_delivered.max(cursor.delivered);
@@ -219,7 +221,8 @@ fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: boo
     session
 }
 
-/// Counts one more delivery of each message that the process failed on and that, according to `cursor`, is unacknowledged.
+/// Counts one more delivery of each message that the process failed on and that, according to `cursor`, is
+/// unacknowledged.
 fn count_failures(session: &mut SessionRecord, cursor: &CursorRecord, failed: &[u64]) {
     let failures = &mut session.failures;
     for sequence in failed.iter().copied().filter(|sequence| cursor.is_unacked(*sequence)) {

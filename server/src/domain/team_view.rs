@@ -1,8 +1,8 @@
 //! A view of a team for those who watch it: its items in their latest state, in the order in which they last changed.
 //!
-//! Each change gets a revision, and each item appears once, at the revision of its last change. So a reader that knows how
-//! far it has gotten gets everything that it misses by reading on from there, whether it begins with a snapshot, resumes or
-//! was slow; and the view needs no memory for any reader.
+//! Each change gets a revision, and each item appears once, at the revision of its last change. So a reader that knows
+//! how far it has gotten gets everything that it misses by reading on from there, whether it begins with a snapshot,
+//! resumes or was slow; and the view needs no memory for any reader.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -274,8 +274,8 @@ fn audience_of(request: &v1::Request) -> impl Iterator<Item = String> {
     names.into_iter().flatten().filter_map(|name| Name::parse(name, "name").ok()).map(|name| name.folded().to_owned())
 }
 
-/// Returns whether two states differ in nothing but what shrinks and grows with time: how long a lease that has not run out
-/// still lasts, and when an active detached member called last.
+/// Returns whether two states differ in nothing but what shrinks and grows with time: how long a lease that has not run
+/// out still lasts, and when an active detached member called last.
 fn is_same(before: &Item, after: &Item) -> bool {
     match (before, after) {
         (Item::Member(before), Item::Member(after)) => {

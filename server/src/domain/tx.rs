@@ -152,8 +152,8 @@ impl<'a> Tx<'a> {
         Ok(value)
     }
 
-    /// Returns the sequence of a message in a member's inbox. `None`: it is not there. The commit does not check this: a
-    /// sequence never names another message, and an entry that is gone is not removed twice.
+    /// Returns the sequence of a message in a member's inbox. `None`: it is not there. The commit does not check this:
+    /// a sequence never names another message, and an entry that is gone is not removed twice.
     pub fn place_in_inbox(&self, member: &Name, message_id: MessageId) -> Result<Option<u64>, RuleError> {
         let inbox = self.snapshot.inboxes.get(member.folded()).ok_or_else(|| RuleError::NeedsInbox(member.clone()))?;
         Ok(inbox.get(&message_id).copied())
@@ -180,8 +180,8 @@ impl<'a> Tx<'a> {
         loaded.get()
     }
 
-    /// Returns the reply recorded under an idempotency key, by this transaction or before. If this returns `None`, the commit
-    /// checks that the key is unused.
+    /// Returns the reply recorded under an idempotency key, by this transaction or before. If this returns `None`, the
+    /// commit checks that the key is unused.
     pub fn recorded_reply(&mut self, key: &str) -> Option<Bytes> {
         let own = self.writes.iter().find_map(|write| match write {
             Write::RememberReply { key: own, data } if own == key => Some(data.clone()),
@@ -261,12 +261,14 @@ impl<'a> Tx<'a> {
         self.ends_something = true;
     }
 
-    /// Says who adds what the transaction writes, which decides how full the team may be afterwards. By default, the coordinator.
+    /// Says who adds what the transaction writes, which decides how full the team may be afterwards. By default, the
+    /// coordinator.
     pub fn spends_as(&mut self, spender: Spender) {
         self.spender = spender;
     }
 
-    /// Lets the commit ignore the team's quota: the rule ends or frees something, or another limit bounds what it writes.
+    /// Lets the commit ignore the team's quota: the rule ends or frees something, or another limit bounds what it
+    /// writes.
     pub fn needs_no_room(&mut self) {
         self.needs_no_room = true;
     }
@@ -324,8 +326,8 @@ impl<'a> Tx<'a> {
         *blake3::keyed_hash(&self.ctx.seed, &self.drawn.to_le_bytes()).as_bytes()
     }
 
-    /// Notifies those who watch the team at other coordinators if what is shown of a member or a host changes, unless another
-    /// notification makes them read it anyway.
+    /// Notifies those who watch the team at other coordinators if what is shown of a member or a host changes, unless
+    /// another notification makes them read it anyway.
     fn notify_watchers(&mut self) {
         let puts =
             |kind: &str| self.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == kind));

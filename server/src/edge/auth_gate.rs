@@ -1,11 +1,11 @@
 //! The auth gate: whether a call over a connection has presented a valid credential.
 //!
-//! Each connection has an [`AuthGate`], which travels in tonic's connection info. Each call has a [`GatedCall`]; admission notes
-//! there that a whole request with a credential has arrived, and that the credential is valid.
-//! While the coordinator carries out such a call, the connection stays open, however long that
-//! takes; once a credential was valid the gate stays open. The answer to a call proves nothing, since many calls are
-//! refused without a check of who calls. A connection that loads the console's page needs no credential, and gets more time, if
-//! not too many others do.
+//! Each connection has an [`AuthGate`], which travels in tonic's connection info. Each call has a [`GatedCall`];
+//! admission notes there that a whole request with a credential has arrived, and that the credential is valid. While
+//! the coordinator carries out such a call, the connection stays open, however long that takes; once a credential was
+//! valid the gate stays open. The answer to a call proves nothing, since many calls are refused without a check of who
+//! calls. A connection that loads the console's page needs no credential, and gets more time, if not too many others
+//! do.
 
 use std::{
     net::SocketAddr,
@@ -54,8 +54,8 @@ impl AuthGate {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Returns what is cancelled when the connection must be closed next, once a call has presented a valid credential. `None`: it
-    /// must be closed now.
+    /// Returns what is cancelled when the connection must be closed next, once a call has presented a valid credential.
+    /// `None`: it must be closed now.
     pub(super) fn next_eviction(&self) -> Option<CancellationToken> {
         self.slot.as_ref()?.next_eviction()
     }
@@ -65,8 +65,8 @@ impl AuthGate {
         self.deciding.load(Ordering::Acquire) > 0
     }
 
-    /// Records that the connection loads the console's page, which needs no credential. It keeps the slot until the gate opens
-    /// or the connection is closed.
+    /// Records that the connection loads the console's page, which needs no credential. It keeps the slot until the
+    /// gate opens or the connection is closed.
     pub fn loads_page(&self, slot: OwnedSemaphorePermit) {
         if !self.is_open() {
             self.loading.lock().get_or_insert(slot);
@@ -109,8 +109,8 @@ impl GatedCall {
         }
     }
 
-    /// Records that the credential is valid, and whose account the connection counts for. Refuses it if there is no room for
-    /// another connection. `only_exchanges`: whether the credential is only good for getting another one.
+    /// Records that the credential is valid, and whose account the connection counts for. Refuses it if there is no
+    /// room for another connection. `only_exchanges`: whether the credential is only good for getting another one.
     pub fn opens(&self, account: &Arc<Account>, generation: Generation, only_exchanges: bool) -> Result<(), Refusal> {
         match &self.gate.slot {
             Some(slot) => slot.establish(account, generation, only_exchanges)?,

@@ -11,12 +11,13 @@ const WINDOW_MAX: u32 = 16 * 1024 * 1024;
 /// The bounds of connections and of calls over them, per coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many connections may be open. 2,000. Further ones take the slot of one without a valid credential, or are closed at
-    /// once.
+    /// How many connections may be open. 2,000. Further ones take the slot of one without a valid credential, or are
+    /// closed at once.
     pub connections_max: usize,
     /// How many of 100 connections only leads and the operator may keep. 5.
     pub reserved_percent: usize,
-    /// How many connections without a valid credential an address may have. 1,000. The oldest one makes way for a further one.
+    /// How many connections without a valid credential an address may have. 1,000. The oldest one makes way for a
+    /// further one.
     pub strangers_per_address_max: usize,
     /// How long the TLS handshake may take, from the start of the connection. 5 s.
     pub handshake_timeout: Duration,

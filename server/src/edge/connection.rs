@@ -28,8 +28,8 @@ const PAGE_TIME: Duration = Duration::from_secs(25);
 /// With TLS or without.
 pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
-/// A connection that has a slot among those that may be open, and fails if its gate is not open in time, or if it must make
-/// way.
+/// A connection that has a slot among those that may be open, and fails if its gate is not open in time, or if it must
+/// make way.
 ///
 /// Every read and write checks both: hyper always has a read under way, unless it waits to write.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ pub struct Connection<S> {
     gate: Arc<AuthGate>,
     /// `None`: the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Ready when the connection must make way for another one; once its gate is open, when its member has begun two more lives.
+    /// Ready when the connection must make way for another one; once its gate is open, when its member has begun two
+    /// more lives.
     eviction: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The deadline if the connection loads the console's page.
     page_deadline: Instant,

@@ -1,5 +1,5 @@
-//! Where connections come from: the network, and the Unix socket, through which the coordinator's user reaches it without a port
-//! that another user could take.
+//! Where connections come from: the network, and the Unix socket, through which the coordinator's user reaches it
+//! without a port that another user could take.
 
 use std::{
     fs, io,
@@ -39,14 +39,15 @@ impl Listen for TcpListener {
 
 /// The length of the kernel's accept queue; the kernel may lower it.
 ///
-/// A whole team reconnects at once after a restart, and the kernel silently drops connections that do not fit the queue.
+/// A whole team reconnects at once after a restart, and the kernel silently drops connections that do not fit the
+/// queue.
 pub const BACKLOG: u32 = 4_096;
 
 /// What stands for the address of those who connect over the socket. No connection over the network comes from it.
 pub const SOCKET_PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 0), 0));
 
-/// Binds a Unix socket that only this user, and the members of a group, can connect to. Replaces a socket that an earlier process has
-/// left: the caller makes sure that no process uses it.
+/// Binds a Unix socket that only this user, and the members of a group, can connect to. Replaces a socket that an
+/// earlier process has left: the caller makes sure that no process uses it.
 pub fn bind(path: &Path, group: Option<Gid>) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,

@@ -10,8 +10,8 @@ const AT_ONCE: u32 = 2;
 /// The pause: the least that the runtime's clock can measure.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Keeps a flood of connections from using up the processors. Clients that come back after an outage are not slowed, since they
-/// push out no one.
+/// Keeps a flood of connections from using up the processors. Clients that come back after an outage are not slowed,
+/// since they push out no one.
 #[derive(Debug, Default)]
 pub(super) struct AcceptPace {
     pushed_out: u32,

@@ -1,8 +1,8 @@
 //! A listener for clients that present no credential: probes and scrapers.
 //!
-//! It holds few connections, each for a short time, so that its clients cannot use up the file descriptors of the protocol's
-//! listener. When too many are open, it closes the oldest one, and those from this machine last. So a client that holds many
-//! idle connections keeps no one out.
+//! It holds few connections, each for a short time, so that its clients cannot use up the file descriptors of the
+//! protocol's listener. When too many are open, it closes the oldest one, and those from this machine last. So a client
+//! that holds many idle connections keeps no one out.
 
 use std::{
     collections::VecDeque,

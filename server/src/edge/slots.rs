@@ -1,10 +1,10 @@
 //! The slots of open connections, and who gets the next one.
 //!
-//! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers make way:
-//! if an address already has its full share of strangers, a newcomer from it replaces the oldest of them. If all slots are
-//! taken, it replaces the oldest stranger of the address with the most (remote ones first). An *established* connection keeps
-//! its slot until its member has called in two later lives, unless other members use it. Some slots are for leads and the
-//! operator: others get in as strangers, but are not established there.
+//! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers
+//! make way: if an address already has its full share of strangers, a newcomer from it replaces the oldest of them. If
+//! all slots are taken, it replaces the oldest stranger of the address with the most (remote ones first). An
+//! *established* connection keeps its slot until its member has called in two later lives, unless other members use it.
+//! Some slots are for leads and the operator: others get in as strangers, but are not established there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -178,8 +178,9 @@ impl ConnectionSlot {
         self.account().unwrap_or_else(strangers)
     }
 
-    /// Establishes the connection, with a valid credential. If it already is, with one that was only good for getting another
-    /// one, it counts for the new one from now on. `only_exchanges`: whether this credential is only good for that.
+    /// Establishes the connection, with a valid credential. If it already is, with one that was only good for getting
+    /// another one, it counts for the new one from now on. `only_exchanges`: whether this credential is only good for
+    /// that.
     pub(super) fn establish(
         &self,
         account: &Arc<Account>,

@@ -1,5 +1,5 @@
-//! Admits a call: decides whether its credential is current, and has the caller's account pay. Whether this caller may make this
-//! call is decided by the rule that carries it out, which first asks `domain/identity.rs` who calls.
+//! Admits a call: decides whether its credential is current, and has the caller's account pay. Whether this caller may
+//! make this call is decided by the rule that carries it out, which first asks `domain/identity.rs` who calls.
 
 use std::sync::Arc;
 
@@ -35,8 +35,9 @@ impl Services {
 
     /// Admits a call. Returns what is known of it, and what it asks for.
     ///
-    /// The credentials of a connection's first calls are looked up before anything else is done for them, so that strangers
-    /// are neither answered nor waited for. Once a connection has shown a member's credential, the rules of the calls look it up.
+    /// The credentials of a connection's first calls are looked up before anything else is done for them, so that
+    /// strangers are neither answered nor waited for. Once a connection has shown a member's credential, the rules of
+    /// the calls look it up.
     pub(super) async fn admit<T: 'static>(&self, mut request: Request<T>) -> Result<(Admitted, T), Status> {
         let call = request.extensions_mut().remove::<Arc<Call>>().ok_or_else(credentials::missing)?;
         let request = request.into_inner();

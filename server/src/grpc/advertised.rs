@@ -35,8 +35,8 @@ impl Advertised {
     }
 }
 
-/// Reads the address that a call used from its pseudo-headers. A proxy that terminates TLS says so in `x-forwarded-proto`. A call
-/// over the coordinator's Unix socket used the address of that.
+/// Reads the address that a call used from its pseudo-headers. A proxy that terminates TLS says so in
+/// `x-forwarded-proto`. A call over the coordinator's Unix socket used the address of that.
 pub(super) fn called_at(
     uri: &Uri,
     forwarded: Option<&HeaderValue>,

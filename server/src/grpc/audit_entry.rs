@@ -1,9 +1,8 @@
 //! Gives calls that used powers, or were refused for lack of them, to the writer of the audit log.
 //!
-//! It looks up the caller of a privileged call before the call, which may end the life or the team that the credential belongs
-//! to, and that of any other refused call afterwards.
-//! If the client of a privileged call goes away, the call may still have been carried out,
-//! so it gets an entry, too.
+//! It looks up the caller of a privileged call before the call, which may end the life or the team that the credential
+//! belongs to, and that of any other refused call afterwards. If the client of a privileged call goes away, the call
+//! may still have been carried out, so it gets an entry, too.
 
 use http::Response;
 use teamwire_proto::{Refusal, name::Name, v1};

@@ -21,8 +21,8 @@ pub(super) fn subject_of(method: Method) -> Option<Subject> {
     }
 }
 
-/// Returns whether a refusal says that the caller may not do this. Someone who asks for what it may not see learns that it does
-/// not exist.
+/// Returns whether a refusal says that the caller may not do this. Someone who asks for what it may not see learns that
+/// it does not exist.
 pub(super) fn is_denied(reason: Reason) -> bool {
     let hides = [Reason::TeamNotFound, Reason::CredentialNotFound];
     let has_ended = [Reason::SessionSuperseded, Reason::MemberStopped];
@@ -70,7 +70,8 @@ mod tests {
     #[test]
     fn every_call_that_creates_a_credential_is_audited() {
         for method in Method::ALL.iter().filter(|method| method.is_secret()) {
-            // A host takes the token of an order that the lead's Spawn has created, and an owner sees the token of its claim.
+            // A host takes the token of an order that the lead's Spawn has created, and an owner sees the token of its
+            // claim.
             let is_other = method.service() == "TaskService" || *method == Method::TakeOrder;
             assert!(subject_of(*method).is_some() || is_other, "{}", name_of(*method));
         }

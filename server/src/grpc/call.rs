@@ -17,7 +17,8 @@ use crate::{
     edge::auth_gate::{AuthGate, GatedCall},
 };
 
-/// A call. The layer makes it, and the request's extensions carry it to the handler; nothing else of ours travels there.
+/// A call. The layer makes it, and the request's extensions carry it to the handler; nothing else of ours travels
+/// there.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) method: Method,

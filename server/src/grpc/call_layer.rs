@@ -1,6 +1,7 @@
 //! What happens to a call, from its headers to the end of its reply.
 //!
-//! One layer around all services. Read [`Steps::carry_out`] from top to bottom: each step names the module that knows more.
+//! One layer around all services. Read [`Steps::carry_out`] from top to bottom: each step names the module that knows
+//! more.
 
 use std::{
     future::Future,

@@ -1,9 +1,8 @@
 //! What a call costs and uses, and who pays for it.
 //!
 //! [`admission`](super::admission) assigns the call to an account as soon as it knows that the credential is valid;
-//! from then on, that account pays.
-//! A call with `idempotency_level` `NO_SIDE_EFFECTS` costs the bytes of its reply, every other one a transaction. Streams
-//! and calls that wait also count as open.
+//! from then on, that account pays. A call with `idempotency_level` `NO_SIDE_EFFECTS` costs the bytes of its reply,
+//! every other one a transaction. Streams and calls that wait also count as open.
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,16 +58,16 @@ impl Cost {
         self.account.lock().clone()
     }
 
-    /// Returns how long the answer to a refused call must wait, because too many calls of its account are refused. A refusal has its
-    /// status in the headers, since it has no body.
+    /// Returns how long the answer to a refused call must wait, because too many calls of its account are refused. A
+    /// refusal has its status in the headers, since it has no body.
     pub(super) fn delay_of(&self, reply: &Response<Body>) -> Duration {
         let code = reply.headers().get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()));
         let is_refused = matches!(code, Some(Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted));
         self.account().filter(|_| is_refused).map_or(Duration::ZERO, |account| account.refused())
     }
 
-    /// Records the account of the call, which slows the caller if too many of its calls are refused. The last one counts: until a
-    /// credential is looked up, the call is that of the connection's owner.
+    /// Records the account of the call, which slows the caller if too many of its calls are refused. The last one
+    /// counts: until a credential is looked up, the call is that of the connection's owner.
     pub(super) fn is_of(&self, account: &Arc<Account>) {
         *self.account.lock() = Some(Arc::clone(account));
     }
@@ -106,8 +105,8 @@ impl Spent {
         self.method.effect() == Effect::Read
     }
 
-    /// Charges a read that was carried out, and returns the memory that its reply takes until the client has it. One that the
-    /// connection takes at once, of up to `piece` bytes, takes none.
+    /// Charges a read that was carried out, and returns the memory that its reply takes until the client has it. One
+    /// that the connection takes at once, of up to `piece` bytes, takes none.
     pub(super) async fn read(&mut self, bytes: usize, examined: usize, piece: usize) -> Option<ByteLease> {
         self.permit = None;
         self.account.charge_read(bytes.max(examined));

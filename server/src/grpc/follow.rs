@@ -1,8 +1,9 @@
 //! Streams that follow a team's tasks or history: first what exists, then what changes, until the client leaves or the
 //! team is deleted.
 //!
-//! What a stream has read counts against its credential's budget for reply bytes until the client takes it. A client that
-//! takes nothing for [`Pace::write_timeout`](crate::delivery::Pace) while frames wait is cut off, and they are freed.
+//! What a stream has read counts against its credential's budget for reply bytes until the client takes it. A client
+//! that takes nothing for [`Pace::write_timeout`](crate::delivery::Pace) while frames wait is cut off, and they are
+//! freed.
 
 use std::{
     pin::Pin,

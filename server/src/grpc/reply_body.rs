@@ -83,8 +83,8 @@ impl ReplyBody {
         Self::new(Bytes::new(), None, (None, rest), Some(spent), write_timeout)
     }
 
-    /// Makes the body of a reply that begins with these bytes, for which there is memory. If the client takes none of them for
-    /// `write_timeout`, they are freed and the call fails.
+    /// Makes the body of a reply that begins with these bytes, for which there is memory. If the client takes none of
+    /// them for `write_timeout`, they are freed and the call fails.
     fn of_reply(bytes: Bytes, lease: Option<ByteLease>, rest: (Option<Piece>, Body), write_timeout: Duration) -> Self {
         Self::new(bytes, lease, rest, None, write_timeout)
     }

@@ -20,20 +20,22 @@ use crate::{budget::RequestLease, edge::auth_gate::GatedCall};
 /// How many bytes of a request come before its message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// A request of up to this many bytes needs room only if not all of it has arrived. It is as much as one frame of HTTP/2 has.
+/// A request of up to this many bytes needs room only if not all of it has arrived. It is as much as one frame of
+/// HTTP/2 has.
 const FREE_BYTES: usize = 16 * 1024;
 
 /// Makes the body of a request that is handed on once it is complete. It ends one that is not complete in time, with
 /// DEADLINE_EXCEEDED, and waits until there is room for it.
 ///
-/// tonic reserves memory for a whole request as soon as it knows its length, so a few bytes could otherwise take 256 KiB.
+/// tonic reserves memory for a whole request as soon as it knows its length, so a few bytes could otherwise take 256
+/// KiB.
 pub(super) fn whole(body: Body, call: &Arc<Call>, request_bytes_max: usize, request_timeout: Duration) -> Body {
     let call = Some(Arc::clone(call));
     Body::new(WholeBody { call, ..WholeBody::new(body, request_bytes_max, request_timeout) })
 }
 
-/// A body that comes in one piece, and fails when it is not complete in time, or if there is no room for it. Before it has room, it
-/// holds no more memory than twice what has arrived at once.
+/// A body that comes in one piece, and fails when it is not complete in time, or if there is no room for it. Before it
+/// has room, it holds no more memory than twice what has arrived at once.
 struct WholeBody {
     body: Body,
     bytes_max: usize,

@@ -6,8 +6,8 @@ use tonic::{Code, Status, body::Body};
 
 /// Replaces the answer to a request that has too many bytes, or cannot be decoded.
 ///
-/// tonic says OUT_OF_RANGE or INTERNAL, and no reason. No reason of teamwire has the first code, and every refusal with the second
-/// one has a reason, so nothing else can be meant.
+/// tonic says OUT_OF_RANGE or INTERNAL, and no reason. No reason of teamwire has the first code, and every refusal with
+/// the second one has a reason, so nothing else can be meant.
 pub(super) fn explain(response: Response<Body>, request_bytes_max: usize) -> Response<Body> {
     let Some(status) = Status::from_header_map(response.headers()) else { return response };
     let refusal = match status.code() {

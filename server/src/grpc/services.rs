@@ -70,8 +70,8 @@ impl Services {
         BackupServiceServer::<Self>::NAME,
     ];
 
-    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and run sessions as tasks of
-    /// `sessions`.
+    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and run sessions as
+    /// tasks of `sessions`.
     pub fn new(
         coordinator: Arc<Coordinator>,
         heartbeats: Arc<Heartbeats>,

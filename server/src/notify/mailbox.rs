@@ -35,7 +35,8 @@ pub struct Mailbox {
     wake: Notify,
     /// The lowest sequence that the session has not handled yet.
     seen_next: AtomicU64,
-    /// The version of the team at which the session had missed nothing. [`NEVER`]: unknown, or it has handled more since.
+    /// The version of the team at which the session had missed nothing. [`NEVER`]: unknown, or it has handled more
+    /// since.
     up_to_date_at: AtomicU64,
     state: Mutex<Inbox>,
 }
@@ -302,8 +303,8 @@ impl Mailbox {
     /// Records that a message is about to be delivered; it uses up credit from now on.
     pub(crate) fn deliver(&self, id: MessageId, delivered: Delivered) {
         let mut state = self.state.lock();
-        // If the store has lost the commit that sent a message, and the message was sent again, the inbox has it at another
-        // place. The later entry counts.
+        // If the store has lost the commit that sent a message, and the message was sent again, the inbox has it at
+        // another place. The later entry counts.
         state.set_leaving(id, true);
         state.outstanding.messages += 1;
         state.outstanding.bytes += delivered.bytes;

@@ -127,8 +127,8 @@ impl Notifier {
         sessions.filter_map(|of_one| of_one.last()).map(|session| session.member.clone()).collect()
     }
 
-    /// Returns the teams where something may be due that was not before: their roster or their waiting notices were changed
-    /// here since the last call.
+    /// Returns the teams where something may be due that was not before: their roster or their waiting notices were
+    /// changed here since the last call.
     pub(crate) fn take_changed(&self) -> Vec<Namespace> {
         std::mem::take(&mut *self.changed.lock())
     }
@@ -156,7 +156,8 @@ impl Notifier {
             Write::Append { stream, .. } => Some(stream),
             _ => None,
         });
-        // Entries that leave with the arrival of another are notices that the other one replaces. Few transactions have any.
+        // Entries that leave with the arrival of another are notices that the other one replaces. Few transactions have
+        // any.
         let removals = txn.writes.iter().filter_map(|write| match write {
             Write::Remove { stream, sequences } => Some((stream, sequences)),
             _ => None,

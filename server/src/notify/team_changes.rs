@@ -16,7 +16,8 @@ use crate::{
     store::{Key, Txn, Write},
 };
 
-/// What to read. Members are given by their folded names. Bounded by what the team consists of, and emptied by each read.
+/// What to read. Members are given by their folded names. Bounded by what the team consists of, and emptied by each
+/// read.
 #[derive(Debug, Default)]
 pub(crate) struct Unread {
     /// Anything may have changed.

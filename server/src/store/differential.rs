@@ -1,8 +1,9 @@
-//! Differential test: every other store must give the same answers as the embedded one to the same random transactions and
-//! reads.
+//! Differential test: every other store must give the same answers as the embedded one to the same random transactions
+//! and reads.
 //!
-//! Each store makes its own versions, so they are compared by the order of their first appearance. Clocks and durability are not
-//! compared. The seed is fixed; `TEAMWIRE_SEED` overrides it, and `PROPTEST_CASES` overrides the number of cases.
+//! Each store makes its own versions, so they are compared by the order of their first appearance. Clocks and
+//! durability are not compared. The seed is fixed; `TEAMWIRE_SEED` overrides it, and `PROPTEST_CASES` overrides the
+//! number of cases.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

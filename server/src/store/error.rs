@@ -9,8 +9,8 @@ pub enum StoreError {
     /// The store is unreachable or did not answer in time. A commit may have been applied.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// The store's URL is not valid, or its server does not admit the user or lacks the database that the URL names. A person
-    /// must change one of them; the text says which. A commit may have been applied.
+    /// The store's URL is not valid, or its server does not admit the user or lacks the database that the URL names. A
+    /// person must change one of them; the text says which. A commit may have been applied.
     #[error("{0}")]
     Misconfigured(String),
     /// The store accepts no writes at present, for example because it is not the primary. A commit was not applied.
@@ -19,12 +19,12 @@ pub enum StoreError {
     /// The store's memory or disk is full. A commit was not applied. See [`Txn::applies_when_full`].
     #[error("the store is full: {0}")]
     Full(String),
-    /// The transaction was applied, now or by an earlier call, but is not yet as durable as the store was configured to make
-    /// it. Repeating it with its idempotency key succeeds once it is.
+    /// The transaction was applied, now or by an earlier call, but is not yet as durable as the store was configured to
+    /// make it. Repeating it with its idempotency key succeeds once it is.
     #[error("too few replicas have the commit: {0}")]
     DurabilityNotReached(String),
-    /// This program must not use the store: a newer version wrote it, or it is gone although one was there. An operator must
-    /// intervene.
+    /// This program must not use the store: a newer version wrote it, or it is gone although one was there. An operator
+    /// must intervene.
     #[error("{0}")]
     Unusable(String),
     /// The store's contents cannot be read. An operator must intervene.
@@ -32,7 +32,8 @@ pub enum StoreError {
     Corrupt(String),
 }
 
-/// Returns the error for a store whose format is newer than [`FORMAT_KNOWN`]. `release`: the teamwire that wrote it, if known.
+/// Returns the error for a store whose format is newer than [`FORMAT_KNOWN`]. `release`: the teamwire that wrote it, if
+/// known.
 pub(super) fn newer_format(store: &str, format: u64, release: Option<&str>) -> String {
     format!(
         "{store} was written by teamwire {} in format {format}; this version, {}, reads up to format {FORMAT_KNOWN}. Upgrade \

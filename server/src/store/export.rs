@@ -1,7 +1,8 @@
 //! Reading everything that a store holds, for backups.
 //!
-//! An export knows no kind of record, no stream and no key in particular, so new ones need no change here. It goes through a
-//! bounded channel: the store reads on only as fast as the receiver takes items, so an export of any size needs little memory.
+//! An export knows no kind of record, no stream and no key in particular, so new ones need no change here. It goes
+//! through a bounded channel: the store reads on only as fast as the receiver takes items, so an export of any size
+//! needs little memory.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -78,9 +79,9 @@ pub trait Export {
 
     /// Sends everything that the store holds, without stopping commits. Fails if the receiver is gone.
     ///
-    /// Each namespace is shown as of one instant after the call began. If the store [is exclusive](super::Store::is_exclusive), the
-    /// instant is the same for all. The directory comes last, and shows an instant before all others; namespaces created
-    /// after it are left out.
+    /// Each namespace is shown as of one instant after the call began. If the store [is
+    /// exclusive](super::Store::is_exclusive), the instant is the same for all. The directory comes last, and shows an
+    /// instant before all others; namespaces created after it are left out.
     async fn export(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError>;
 }
 

@@ -18,8 +18,8 @@ pub trait StoreLayer: fmt::Debug + Send + Sync + 'static {
     /// Returns the wrapped store.
     fn inner(&self) -> &dyn Store;
 
-    /// Runs a call to the wrapped store. A layer that treats all calls alike overrides this. `operation` is the method's
-    /// name: `read`, `scan`, `range`, `extents`, `leases`, `usage`, `version`, `now` or `commit`.
+    /// Runs a call to the wrapped store. A layer that treats all calls alike overrides this. `operation` is the
+    /// method's name: `read`, `scan`, `range`, `extents`, `leases`, `usage`, `version`, `now` or `commit`.
     fn around<T: Send>(
         &self,
         operation: &'static str,

@@ -6,12 +6,12 @@
 //! - *leases*: names that are alive until an instant on the store's own clock;
 //! - *idempotency keys*: each used once, with the reply it produced, kept for at least [`IDEMPOTENCY_KEY_TTL`].
 //!
-//! [`Store::commit`] is the only way to change anything. If every check of a transaction holds, all of its writes apply, in
-//! order; otherwise none do. Commits to one namespace are linearizable, and a read sees every commit acknowledged before the
-//! read began. An acknowledged commit is as durable as [`Commit::durability`] says.
+//! [`Store::commit`] is the only way to change anything. If every check of a transaction holds, all of its writes
+//! apply, in order; otherwise none do. Commits to one namespace are linearizable, and a read sees every commit
+//! acknowledged before the read began. An acknowledged commit is as durable as [`Commit::durability`] says.
 //!
-//! A store counts the bytes that each namespace holds ([`Store::usage`]), as part of each commit, and a transaction can state how many
-//! there may be ([`Txn::bytes_max`]). `usage.rs` defines what counts how much.
+//! A store counts the bytes that each namespace holds ([`Store::usage`]), as part of each commit, and a transaction can
+//! state how many there may be ([`Txn::bytes_max`]). `usage.rs` defines what counts how much.
 //!
 //! Architecture invariant: stores contain no product rules, and no other module knows which store it runs on.
 
@@ -50,8 +50,8 @@ pub use self::{
 /// The minimum time a store keeps an idempotency key.
 pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The number of notifications that a receiver of [`Store::notifications`] may lag behind. A receiver that lags further must
-/// treat the gap as [`Notification::All`].
+/// The number of notifications that a receiver of [`Store::notifications`] may lag behind. A receiver that lags further
+/// must treat the gap as [`Notification::All`].
 pub const NOTIFICATIONS_MAX: usize = 4096;
 
 /// The number of losses that a receiver of [`Store::losses`] may lag behind.
@@ -67,7 +67,8 @@ impl Namespace {
         Self(name.folded().to_owned())
     }
 
-    /// Returns the namespace that lists the teams. It cannot collide with a team's, because team names cannot contain `~`.
+    /// Returns the namespace that lists the teams. It cannot collide with a team's, because team names cannot contain
+    /// `~`.
     pub fn directory() -> Self {
         Self("~directory".to_owned())
     }
@@ -246,14 +247,16 @@ pub enum Write {
         /// The entries' sequences.
         sequences: Vec<u64>,
     },
-    /// Raises the sequence that the next entry of a stream gets, at least to `next`. The sequences in between are never used.
+    /// Raises the sequence that the next entry of a stream gets, at least to `next`. The sequences in between are never
+    /// used.
     SkipTo {
         /// The stream.
         stream: String,
         /// The sequence: up to 2^53.
         next: u64,
     },
-    /// Raises the namespace's version and clock: later commits have higher versions, and are no earlier. Needs no other write.
+    /// Raises the namespace's version and clock: later commits have higher versions, and are no earlier. Needs no other
+    /// write.
     Raise {
         /// The version: up to 2^53.
         version: u64,
@@ -286,24 +289,24 @@ pub enum Write {
         /// A number by which the sender recognizes its own notifications, which it receives too.
         by: u64,
     },
-    /// Removes the whole namespace: records, streams and their counters, leases, idempotency keys. Only [`Write::Notify`]
-    /// may follow it.
+    /// Removes the whole namespace: records, streams and their counters, leases, idempotency keys. Only
+    /// [`Write::Notify`] may follow it.
     DropNamespace,
 }
 
 /// Checks and writes that apply together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Txn {
-    /// The checks, evaluated in this order. The store reports the first that fails. Append bounds are evaluated after all
-    /// checks.
+    /// The checks, evaluated in this order. The store reports the first that fails. Append bounds are evaluated after
+    /// all checks.
     pub checks: Vec<Check>,
     /// The writes, applied in this order.
     pub writes: Vec<Write>,
-    /// Whether the transaction ends something that it cannot end a second time, so that a full store applies it whatever it
-    /// writes; see [`Txn::applies_when_full`].
+    /// Whether the transaction ends something that it cannot end a second time, so that a full store applies it
+    /// whatever it writes; see [`Txn::applies_when_full`].
     pub ends_something: bool,
-    /// The most bytes that the namespace may hold afterwards, if the transaction adds to them; see [`Store::usage`]. Evaluated last,
-    /// with all writes. `None`: unbounded.
+    /// The most bytes that the namespace may hold afterwards, if the transaction adds to them; see [`Store::usage`].
+    /// Evaluated last, with all writes. `None`: unbounded.
     pub bytes_max: Option<u64>,
 }
 
@@ -323,8 +326,8 @@ pub enum Durability {
 pub struct Commit {
     /// The version of every record that the transaction put.
     pub version: u64,
-    /// The store's clock, in milliseconds since 1970. Never goes backwards within a namespace, unless the store itself lost
-    /// commits.
+    /// The store's clock, in milliseconds since 1970. Never goes backwards within a namespace, unless the store itself
+    /// lost commits.
     pub at_ms: u64,
     /// How durable the commit is.
     pub durability: Durability,
@@ -391,7 +394,8 @@ pub enum Notification {
     All,
 }
 
-/// Acknowledged commits to a namespace that the store has lost, for example in a failover to a replica that lagged behind.
+/// Acknowledged commits to a namespace that the store has lost, for example in a failover to a replica that lagged
+/// behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The namespace.
@@ -400,22 +404,22 @@ pub struct Loss {
     pub acknowledged: u64,
     /// The version of the last commit that survived; 0 if none did.
     pub found: u64,
-    /// The number of this loss within the namespace, from 1. The store counts, so every coordinator that detects the loss
-    /// reports the same number. 0 if nothing is left of the namespace.
+    /// The number of this loss within the namespace, from 1. The store counts, so every coordinator that detects the
+    /// loss reports the same number. 0 if nothing is left of the namespace.
     pub generation: u64,
 }
 
 /// A durable store. The [module docs](self) state its guarantees.
 ///
-/// Poll a call to completion, or drop it. A call that is set aside half-way can hold resources that all other calls wait
-/// for, such as a connection attempt.
+/// Poll a call to completion, or drop it. A call that is set aside half-way can hold resources that all other calls
+/// wait for, such as a connection attempt.
 #[async_trait]
 pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
     /// Returns the records in the order of the keys, all as of one instant.
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError>;
 
-    /// Returns up to `limit` records of a kind whose ids are greater than `after`, ordered by id. May cost as much as reading
-    /// every record of the kind.
+    /// Returns up to `limit` records of a kind whose ids are greater than `after`, ordered by id. May cost as much as
+    /// reading every record of the kind.
     async fn scan(
         &self,
         namespace: &Namespace,
@@ -433,9 +437,9 @@ pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
     /// Returns all leases of a namespace that were set and not ended, including expired ones.
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError>;
 
-    /// Returns how many bytes a namespace holds: its records, the entries of its streams, and the replies that were remembered on
-    /// this day or the one before (UTC). Leases do not count. A namespace that was written by a version without this count is
-    /// counted once; the size of its very large parts may be estimated.
+    /// Returns how many bytes a namespace holds: its records, the entries of its streams, and the replies that were
+    /// remembered on this day or the one before (UTC). Leases do not count. A namespace that was written by a version
+    /// without this count is counted once; the size of its very large parts may be estimated.
     async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError>;
 
     /// Returns a version of what a namespace holds apart from its leases. If it is unchanged, so are the
@@ -454,8 +458,8 @@ pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns whether the store has lost everything in a namespace that this coordinator has written to, so that its absence does
-    /// not mean that it was dropped. False once the namespace is written to again.
+    /// Returns whether the store has lost everything in a namespace that this coordinator has written to, so that its
+    /// absence does not mean that it was dropped. False once the namespace is written to again.
     async fn has_lost(&self, _namespace: &Namespace) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -465,16 +469,17 @@ pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Closes the store once the commits that were begun have ended. Every later call fails. Does nothing if the store need not be
-    /// closed.
+    /// Closes the store once the commits that were begun have ended. Every later call fails. Does nothing if the store
+    /// need not be closed.
     async fn close(&self) {}
 
     /// Subscribes to the notifications of every later commit by any coordinator. A receiver that lags more than
     /// [`NOTIFICATIONS_MAX`] behind gets an error, and must treat it as [`Notification::All`].
     fn notifications(&self) -> broadcast::Receiver<Notification>;
 
-    /// Subscribes to losses detected from now on in namespaces that this coordinator has written to. A receiver that lags more
-    /// than [`LOSSES_MAX`] behind misses some. If the store cannot lose acknowledged commits, the receiver is closed.
+    /// Subscribes to losses detected from now on in namespaces that this coordinator has written to. A receiver that
+    /// lags more than [`LOSSES_MAX`] behind misses some. If the store cannot lose acknowledged commits, the receiver is
+    /// closed.
     fn losses(&self) -> broadcast::Receiver<Loss> {
         broadcast::channel(1).1
     }

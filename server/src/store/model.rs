@@ -1,9 +1,9 @@
-//! The model store: plain maps behind one lock. It is the specification of a store in the fewest words, used to compare other
-//! stores with and to simulate.
+//! The model store: plain maps behind one lock. It is the specification of a store in the fewest words, used to compare
+//! other stores with and to simulate.
 //!
-//! It never waits and has no background work, so under simulated time its behavior depends only on the order of the calls. Any
-//! number of coordinators in one process can share it. Nothing outlives it. It keeps idempotency keys forever and never frees
-//! memory, so do not use it for anything else.
+//! It never waits and has no background work, so under simulated time its behavior depends only on the order of the
+//! calls. Any number of coordinators in one process can share it. Nothing outlives it. It keeps idempotency keys
+//! forever and never frees memory, so do not use it for anything else.
 
 use std::{
     collections::BTreeMap,
@@ -132,8 +132,8 @@ impl Contents {
         self.records.get(&(key.kind, key.id.clone())).cloned()
     }
 
-    /// Applies all changes to streams, or none, and counts what the whole transaction adds and frees. Returns the sequence of each
-    /// append, and the number of removed entries.
+    /// Applies all changes to streams, or none, and counts what the whole transaction adds and frees. Returns the
+    /// sequence of each append, and the number of removed entries.
     fn write_streams(&mut self, txn: &Txn, now_ms: u64) -> Result<(Vec<Option<u64>>, u64), Failed> {
         let (mut done, mut appended, mut removed) = (Vec::new(), Vec::new(), 0);
         let mut growth = Growth::default();

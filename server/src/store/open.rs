@@ -10,8 +10,8 @@ const REDIS_PREFIX: &str = "teamwire";
 /// Opens the store that a URL names:
 /// - `embedded:PATH`: one file on this machine, created if missing; its directory must exist;
 /// - `memory:`: nothing outlives the process;
-/// - `redis://HOST`, `redis+unix:///PATH`, `redis+sentinel://HOST,…/SERVICE`, `redis+cluster://HOST,…`: Redis 7.0 or newer,
-///   or Valkey; `rediss` adds TLS. `docs/redis.md` describes every form and option.
+/// - `redis://HOST`, `redis+unix:///PATH`, `redis+sentinel://HOST,…/SERVICE`, `redis+cluster://HOST,…`: Redis 7.0 or
+///   newer, or Valkey; `rediss` adds TLS. `docs/redis.md` describes every form and option.
 ///
 /// Fails with [`StoreError::Misconfigured`] if the URL has none of these forms. Errors never contain a password.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {

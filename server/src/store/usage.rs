@@ -1,8 +1,9 @@
 //! How many bytes a namespace holds, and what a transaction adds to them.
 //!
-//! A record counts as the size of its id and its data, an entry as that of its data, and a remembered reply as that of its
-//! key and its data, each plus [`ITEM_BYTES`]. A record without data counts as nothing. Replies are counted by the day of their
-//! use, so that they stop counting without being read. Every store counts alike, so that a quota means the same on each.
+//! A record counts as the size of its id and its data, an entry as that of its data, and a remembered reply as that of
+//! its key and its data, each plus [`ITEM_BYTES`]. A record without data counts as nothing. Replies are counted by the
+//! day of their use, so that they stop counting without being read. Every store counts alike, so that a quota means the
+//! same on each.
 
 use std::collections::HashMap;
 
@@ -78,8 +79,8 @@ pub(super) struct Growth<'t> {
 }
 
 impl<'t> Growth<'t> {
-    /// Counts a put or deleted record, or a remembered reply. `stored`: what the record counted before the transaction, or zero if
-    /// there was none. Other writes count nothing here.
+    /// Counts a put or deleted record, or a remembered reply. `stored`: what the record counted before the transaction,
+    /// or zero if there was none. Other writes count nothing here.
     pub(super) fn write<E>(&mut self, write: &'t Write, stored: impl FnOnce(&Key) -> Result<u64, E>) -> Result<(), E> {
         let (key, bytes) = match write {
             Write::Put { key, data } => (key, record_bytes(&key.id, data.len())),

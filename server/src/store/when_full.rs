@@ -6,13 +6,13 @@ use super::{Check, Key, Txn, Write};
 const PUT_WHEN_FULL_BYTES_MAX: usize = 16 * 1024;
 
 impl Txn {
-    /// Returns whether a full store still applies this transaction, so that members can continue to read, make room, and end
-    /// what they began. Repeating such transactions cannot fill the store further. They are:
-    /// - those that end a lease, drop the namespace or are marked with [`Txn::ends_something`], whatever else they write,
-    ///   because each ends something once;
-    /// - of those that neither append nor remember a reply, nor raise a sequence or the clock: those that remove or delete
-    ///   something, those that renew a lease
-    ///   and put up to 16 KiB, and those that put up to 16 KiB and only replace records whose versions they check.
+    /// Returns whether a full store still applies this transaction, so that members can continue to read, make room,
+    /// and end what they began. Repeating such transactions cannot fill the store further. They are:
+    /// - those that end a lease, drop the namespace or are marked with [`Txn::ends_something`], whatever else they
+    ///   write, because each ends something once;
+    /// - of those that neither append nor remember a reply, nor raise a sequence or the clock: those that remove or
+    ///   delete something, those that renew a lease and put up to 16 KiB, and those that put up to 16 KiB and only
+    ///   replace records whose versions they check.
     pub fn applies_when_full(&self) -> bool {
         let any = |is: fn(&Write) -> bool| self.writes.iter().any(is);
         if self.ends_something || any(|write| matches!(write, Write::EndLease { .. } | Write::DropNamespace)) {

@@ -20,7 +20,8 @@ type Labels = [(&'static str, &'static str); 2];
 pub(crate) struct Decisions(Family<Labels, Counter>);
 
 impl Decisions {
-    /// Creates the counters, all of them at zero, and adds them to a registry, which adds the full stop to the help text.
+    /// Creates the counters, all of them at zero, and adds them to a registry, which adds the full stop to the help
+    /// text.
     pub(super) fn new(registry: &mut Registry) -> Self {
         let decisions = Self::default();
         let help = "Requests decided, by kind and outcome: approved, rejected, expired or cancelled";

@@ -131,8 +131,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Creates the numbers of a coordinator. `usage_members_max`: how many members have their own series of usage, with their
-    /// names; 0: none.
+    /// Creates the numbers of a coordinator. `usage_members_max`: how many members have their own series of usage, with
+    /// their names; 0: none.
     pub fn new(usage_members_max: usize) -> Self {
         let usage = Usage::new(usage_members_max);
         let mut registry = Registry::with_prefix("teamwire");

@@ -5,9 +5,9 @@
 //!
 //! Calls are counted, logged and traced in `grpc/meter.rs`.
 //!
-//! Architecture invariant: no label holds the name of a team or a member, or anything else that callers choose; so the number
-//! of series is bounded by what is written in this program. The exception is the usage of models (`usage.rs`), if the
-//! configuration allows names there: the configuration bounds these series. `domain/` knows nothing about this.
+//! Architecture invariant: no label holds the name of a team or a member, or anything else that callers choose; so the
+//! number of series is bounded by what is written in this program. The exception is the usage of models (`usage.rs`),
+//! if the configuration allows names there: the configuration bounds these series. `domain/` knows nothing about this.
 
 mod decisions;
 pub mod metered_conn;

@@ -81,8 +81,8 @@ impl Usage {
         }
     }
 
-    /// Counts what a member has used. With the first report, which a program makes before its first turn, its series begin at
-    /// zero.
+    /// Counts what a member has used. With the first report, which a program makes before its first turn, its series
+    /// begin at zero.
     pub(crate) fn add(&self, team: &Name, member: &Name, used: Used) {
         if self.members_max == 0 {
             return self.count(None, used);

@@ -81,7 +81,8 @@ fn second_shutdown_request_is_refused_while_the_first_is_pending() {
     assert_eq!(refusal.metadata.get("request_id"), Some(&request_id().to_string()));
 }
 
-/// A recipient that has seen the lost request would acknowledge a message with the same id unseen, and nobody would answer.
+/// A recipient that has seen the lost request would acknowledge a message with the same id unseen, and nobody would
+/// answer.
 #[test]
 fn shutdown_request_lost_by_the_store_gets_new_ids_when_sent_again() {
     let mut world = World::with(&["lead", "ann"]);

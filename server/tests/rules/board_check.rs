@@ -18,8 +18,8 @@ pub(crate) struct SoundBoard {
 }
 
 /// Checks that each task is in exactly one place, the one that its record says; that what waits is what has an open
-/// task before it; that dependencies are known at both ends; and that only members that live hold claims. And that the board
-/// counts the bytes of the tasks.
+/// task before it; that dependencies are known at both ends; and that only members that live hold claims. And that the
+/// board counts the bytes of the tasks.
 pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> SoundBoard {
     let keys = [team_key(), Key::new(BoardRecord::KIND, ""), Key::new(WaitingRecord::KIND, "")];
     let mut found = store.read(namespace, &keys).await.unwrap().into_iter();

@@ -1,4 +1,5 @@
-//! Claims that wait for their turn on a board are carried out together, and each gets the outcome that it would get alone.
+//! Claims that wait for their turn on a board are carried out together, and each gets the outcome that it would get
+//! alone.
 
 use std::{
     collections::BTreeSet,
@@ -72,7 +73,8 @@ fn id(claimed: &Claimed) -> Option<u64> {
     claimed.as_ref().unwrap().as_ref().map(|claim| claim.task.as_ref().unwrap().id)
 }
 
-/// Makes claims of which all but the first wait for the first one's commit. Returns their outcomes, and how many commits they took.
+/// Makes claims of which all but the first wait for the first one's commit. Returns their outcomes, and how many
+/// commits they took.
 async fn together(t: &Team, gate: &Gate, calls: &[(&Member, &str)]) -> (Vec<Claimed>, usize) {
     let before = gate.commits();
     let claims = calls.iter().map(|(member, key)| async move {

@@ -40,7 +40,8 @@ use crate::{
 /// How long a run may take. Never reached unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The most calls to the store for an end without a conflict: the rule reads each record when it finds that it needs it.
+/// The most calls to the store for an end without a conflict: the rule reads each record when it finds that it needs
+/// it.
 const ENDS_TRIPS_MAX: usize = 6;
 
 /// How large a contention is, and what happens to it.

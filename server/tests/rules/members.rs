@@ -264,8 +264,8 @@ async fn a_work_failure_is_reported_to_the_lead_and_does_not_change_the_members_
     assert!(told[0].text.contains("failed on a batch of 3 messages"), "{}", told[0].text);
     assert_eq!((told.len(), told[0].count), (1, 2));
 
-    // A program that is still running fails once more on the same message, on a task that does not exist, and on its first
-    // prompt.
+    // A program that is still running fails once more on the same message, on a task that does not exist, and on its
+    // first prompt.
     let is_running = |message_id: &str, attempts| v1::WorkFailure {
         exit: None,
         error: "API Error: 400 too long".to_owned(),

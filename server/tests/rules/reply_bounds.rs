@@ -1,5 +1,5 @@
-//! The bounds of replies. Whatever a team holds and whatever a call asks for, a reply is no larger than `docs/limits.md` says, a
-//! list read page by page has everything once, and no page examines more than a stretch.
+//! The bounds of replies. Whatever a team holds and whatever a call asks for, a reply is no larger than
+//! `docs/limits.md` says, a list read page by page has everything once, and no page examines more than a stretch.
 
 use std::{cell::Cell, collections::BTreeSet, fmt::Debug, sync::Arc};
 
@@ -128,7 +128,8 @@ async fn examined<R>(t: &Team, what: &str, call: impl AsyncFn(Arc<Coordinator>) 
     reply
 }
 
-/// Reads a list to its end in pages of these sizes, one after the other, and checks each page. Returns what it has, in order.
+/// Reads a list to its end in pages of these sizes, one after the other, and checks each page. Returns what it has, in
+/// order.
 async fn read<K: Ord + Debug + Clone>(t: &Team, what: &str, sizes: &[u32], list: &impl List<K>) -> Vec<K> {
     let (mut keys, mut token) = (Vec::new(), String::new());
     for turn in 0.. {

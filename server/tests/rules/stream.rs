@@ -377,7 +377,8 @@ async fn cut_with_waiting(messages: usize) {
     while t.member("bob").await.connected {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
-    // The time for which nothing may be read, and until it is looked at. A paused clock also advances while the store works.
+    // The time for which nothing may be read, and until it is looked at. A paused clock also advances while the store
+    // works.
     assert!(began.elapsed() < std::time::Duration::from_secs(120), "{:?}", began.elapsed());
     tokio::time::resume();
     let mut last = None;

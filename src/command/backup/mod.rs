@@ -1,4 +1,5 @@
-//! `teamwire backup`: writes everything in a store to a file. `teamwire restore`: writes such a file into an empty store.
+//! `teamwire backup`: writes everything in a store to a file. `teamwire restore`: writes such a file into an empty
+//! store.
 
 mod file;
 mod restore;
@@ -27,9 +28,9 @@ const PIECES_MAX: usize = 4;
 
 /// Back up everything in the store to a file
 ///
-/// The backup contains all teams with their members, messages, tasks and history. It shows each team as it was at one instant.
-/// The coordinator continues to serve. The file contains the contents of all messages, and no credential: the store keeps only
-/// hashes. `teamwire restore` writes the backup into an empty store of any kind.
+/// The backup contains all teams with their members, messages, tasks and history. It shows each team as it was at one
+/// instant. The coordinator continues to serve. The file contains the contents of all messages, and no credential: the
+/// store keeps only hashes. `teamwire restore` writes the backup into an empty store of any kind.
 ///
 /// Only the operator can do this. If no coordinator is running, name the store with --store.
 #[derive(Args, Debug)]

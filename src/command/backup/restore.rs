@@ -10,9 +10,9 @@ use crate::{command::Output, context::make_private_directory, failure::Failure, 
 
 /// Restore a backup into an empty store
 ///
-/// The empty store may be of a different kind from the one that was backed up. Members keep their credentials. Inboxes keep
-/// their sequence numbers and the record of what was delivered. First stop all coordinators that use the empty store, and start
-/// them when the restore is done. If a restore is interrupted, run it again.
+/// The empty store may be of a different kind from the one that was backed up. Members keep their credentials. Inboxes
+/// keep their sequence numbers and the record of what was delivered. First stop all coordinators that use the empty
+/// store, and start them when the restore is done. If a restore is interrupted, run it again.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire restore teamwire.jsonl.gz --check\n    teamwire restore teamwire.jsonl.gz --store embedded:/var/lib/teamwire/teamwire.redb\n    teamwire restore teamwire.jsonl.gz --store redis://HOST:6379\n    ssh HOST 'cat teamwire.jsonl.gz' | teamwire restore - --check"
@@ -20,11 +20,12 @@ use crate::{command::Output, context::make_private_directory, failure::Failure, 
 pub(crate) struct Restore {
     /// The backup; `-` for standard input
     ///
-    /// The command reads a backup twice: once to check all of it, and once to restore it. So it copies standard input to a
-    /// temporary file without a name, in the directory TMPDIR.
+    /// The command reads a backup twice: once to check all of it, and once to restore it. So it copies standard input
+    /// to a temporary file without a name, in the directory TMPDIR.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The empty store to restore into, as in `teamwire serve --store`; required unless --store-file or --check is given
+    /// The empty store to restore into, as in `teamwire serve --store`; required unless --store-file or --check is
+    /// given
     ///
     /// Other users of this machine can see a password in the process list: prefer --store-file.
     #[arg(long, value_name = "URL", conflicts_with = "store_file")]

@@ -40,8 +40,8 @@ impl Source {
     }
 }
 
-/// The contents of a gzip file. Unlike flate2's `MultiGzDecoder`, it tells a file that was cut short from one with bytes after its
-/// last member.
+/// The contents of a gzip file. Unlike flate2's `MultiGzDecoder`, it tells a file that was cut short from one with
+/// bytes after its last member.
 struct Gunzip<R> {
     /// `None` only while the next member begins.
     member: Option<GzDecoder<R>>,

@@ -15,8 +15,8 @@ use crate::{failure::Failure, show};
 /// How many entries a page has at most. The coordinator ends a large page early.
 const PAGE: u32 = 1_000;
 
-/// Writes the history to a file, after what the file holds already if `resume`. Holds one page at a time. Returns the number of
-/// entries written, and the last sequence in the file.
+/// Writes the history to a file, after what the file holds already if `resume`. Holds one page at a time. Returns the
+/// number of entries written, and the last sequence in the file.
 pub(super) async fn export(
     client: &Client,
     filter: v1::HistoryFilter,

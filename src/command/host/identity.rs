@@ -41,14 +41,14 @@ pub(super) struct HostDirectory {
 struct Saved {
     /// The host's identity; before it has joined, with the join token as the credential.
     identity: KeptIdentity,
-    /// The idempotency key of a Join call that this process is about to make with the credential. Repeating the call with the
-    /// key returns the same new credential, so a host that is killed during the call does not lose it.
+    /// The idempotency key of a Join call that this process is about to make with the credential. Repeating the call
+    /// with the key returns the same new credential, so a host that is killed during the call does not lose it.
     joining: Option<String>,
 }
 
 impl HostDirectory {
-    /// Opens the directory of the team that a join string is for. Without a join string, opens the directory of the team that
-    /// the options name, or of the only host that has joined from here.
+    /// Opens the directory of the team that a join string is for. Without a join string, opens the directory of the
+    /// team that the options name, or of the only host that has joined from here.
     pub(super) fn open(context: &ContextArgs, join_string: Option<String>) -> Result<Self, Failure> {
         let hosts = context.state_dir()?.join(HOSTS);
         let joining = match join_string {

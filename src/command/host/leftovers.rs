@@ -16,8 +16,8 @@ use crate::{
     failure::Failure,
 };
 
-/// Ends the members that the host of a team has started here, and removes its records about them. What members have written
-/// stays, and so does the host's identity. Returns a sentence about each worktree that stays.
+/// Ends the members that the host of a team has started here, and removes its records about them. What members have
+/// written stays, and so does the host's identity. Returns a sentence about each worktree that stays.
 pub(in crate::command) async fn clear(context: &ContextArgs, team: &str) -> Result<Vec<String>, Failure> {
     let directory = directory(context, team)?;
     if !directory.exists() {
@@ -32,7 +32,8 @@ pub(in crate::command) async fn clear(context: &ContextArgs, team: &str) -> Resu
     processes.clear().await.map_err(cannot)
 }
 
-/// Removes the state directory of the host of a team that was deleted, except the directories in which members have written.
+/// Removes the state directory of the host of a team that was deleted, except the directories in which members have
+/// written.
 pub(in crate::command) fn remove(context: &ContextArgs, team: &str) -> Result<(), Failure> {
     let directory = directory(context, team)?;
     let Ok(_lock) = lock(&directory) else { return Ok(()) };

@@ -30,13 +30,13 @@ const FILE: &str = "host.toml";
 
 /// Start members on this machine when the lead orders them
 ///
-/// A host joins a team with the join string that `teamwire invite --host` prints, tells the coordinator what it can start, and
-/// carries out the orders of `teamwire spawn`. Each member runs under `teamwire run` in its own process session, so it keeps
-/// running when the host ends or is killed. When the host starts again, it finds the members that are still running, and
-/// reports those that have exited meanwhile. For details, see docs/hosts.md.
+/// A host joins a team with the join string that `teamwire invite --host` prints, tells the coordinator what it can
+/// start, and carries out the orders of `teamwire spawn`. Each member runs under `teamwire run` in its own process
+/// session, so it keeps running when the host ends or is killed. When the host starts again, it finds the members that
+/// are still running, and reports those that have exited meanwhile. For details, see docs/hosts.md.
 ///
-/// The file with the profiles (--config) lists what the host may start: an order names a profile, never a command. Without a
-/// file, the host offers a profile for each agent program that it finds on the PATH.
+/// The file with the profiles (--config) lists what the host may start: an order names a profile, never a command.
+/// Without a file, the host offers a profile for each agent program that it finds on the PATH.
 ///
 /// SIGTERM and SIGINT end the host but not its members, unless you use --stop-members.
 #[derive(Args, Debug)]
@@ -44,8 +44,8 @@ const FILE: &str = "host.toml";
     after_help = "Examples:\n\n    teamwire host --join - --name gpu-1 --label gpu=a100\n    teamwire host --config host.toml --slots 8"
 )]
 pub(super) struct HostCommand {
-    /// The join string that `teamwire invite --host` printed; use '-' to read a line from standard input. Not needed once the
-    /// host has joined
+    /// The join string that `teamwire invite --host` printed; use '-' to read a line from standard input. Not needed
+    /// once the host has joined
     ///
     /// Other users of this machine can see it in the process list: prefer '-', --join-file or the environment.
     #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
@@ -53,8 +53,8 @@ pub(super) struct HostCommand {
     /// The file with the join string
     #[arg(long, value_name = "FILE", conflicts_with = "join")]
     join_file: Option<PathBuf>,
-    /// The host's name [default: the name in the file, or else the one that the join string is for, or else this machine's
-    /// name]
+    /// The host's name [default: the name in the file, or else the one that the join string is for, or else this
+    /// machine's name]
     #[arg(long, short, value_name = "NAME")]
     name: Option<String>,
     /// The file with the profiles [default: host.toml in the directory of the context file (normally
@@ -64,10 +64,11 @@ pub(super) struct HostCommand {
     /// How many members may run at a time, 1 to 1,000 [default: as the file says, or else 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slots: Option<u32>,
-    /// The working directory of members whose profile has neither `dir` nor `worktree` [default: as the file says, or else a
-    /// separate directory for each, in the state directory]
+    /// The working directory of members whose profile has neither `dir` nor `worktree` [default: as the file says, or
+    /// else a separate directory for each, in the state directory]
     ///
-    /// If it is set, these members share it with each other and with you: the host neither creates nor removes anything there.
+    /// If it is set, these members share it with each other and with you: the host neither creates nor removes anything
+    /// there.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// A label that orders may ask for, in addition to those in the file; may be repeated
@@ -78,8 +79,8 @@ pub(super) struct HostCommand {
     stop_members: bool,
     /// Start members as Kubernetes Jobs, with the service account of this Pod or with your kubeconfig
     ///
-    /// --config is required, and the profiles in its file are Pod templates; see docs/kubernetes.md. Only builds with the feature
-    /// `kubernetes` can do this; released programs can.
+    /// --config is required, and the profiles in its file are Pod templates; see docs/kubernetes.md. Only builds with
+    /// the feature `kubernetes` can do this; released programs can.
     #[arg(long, requires = "config", conflicts_with = "dir")]
     kubernetes: bool,
     #[command(flatten)]

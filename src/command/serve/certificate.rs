@@ -15,7 +15,8 @@ pub(super) fn load(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
     Ok(Some(Arc::new(tls)))
 }
 
-/// Copies the CA's certificate, the last one in `cert`, to the state directory, where clients on this machine look for it.
+/// Copies the CA's certificate, the last one in `cert`, to the state directory, where clients on this machine look for
+/// it.
 ///
 /// With `None`, removes a copy left by an earlier run; clients then trust the system's authorities.
 pub(super) fn publish_ca(state_dir: &Path, cert: Option<&Path>) -> Result<(), Failure> {

@@ -14,8 +14,9 @@ use crate::failure::Failure;
 /// The maximum number of open files besides connections: the store, the listeners, certificates during a reload.
 const OTHER_FILES: u64 = 128;
 
-/// Raises the open-file limit to fit `max` connections, and as many more that it is about to close: in a flood, it accepts
-/// connections faster than it can close those that make way. Many systems default to a soft limit of 1,024 files.
+/// Raises the open-file limit to fit `max` connections, and as many more that it is about to close: in a flood, it
+/// accepts connections faster than it can close those that make way. Many systems default to a soft limit of 1,024
+/// files.
 pub(super) fn raise_open_file_limit(max: usize) {
     let wanted = max as u64 + OTHER_FILES;
     let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
@@ -34,7 +35,8 @@ pub(super) fn raise_open_file_limit(max: usize) {
     }
 }
 
-/// Binds the listener of the protocol. `may_move`: no one has asked for this port, so if another program has it, any other will do.
+/// Binds the listener of the protocol. `may_move`: no one has asked for this port, so if another program has it, any
+/// other will do.
 pub(super) fn bind_protocol(at: SocketAddr, may_move: bool) -> Result<TcpListener, Failure> {
     let bind = |at: SocketAddr| {
         let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;

@@ -53,9 +53,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Run a coordinator
 ///
-/// Without options, only this machine reaches the coordinator, which stores everything in one file in its state directory. The
-/// commands of the same user call it over a Unix socket in that directory, where the first start also creates the operator's
-/// credential. Browsers, and clients of other users, call it at 127.0.0.1:7420.
+/// Without options, only this machine reaches the coordinator, which stores everything in one file in its state
+/// directory. The commands of the same user call it over a Unix socket in that directory, where the first start also
+/// creates the operator's credential. Browsers, and clients of other users, call it at 127.0.0.1:7420.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key \\\n        --advertise https://HOST:7420"
@@ -63,9 +63,8 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Serve {
     /// The configuration file, in TOML; --print-config shows every key [env: TEAMWIRE_CONFIG]
     ///
-    /// The environment can set every key: for example, TEAMWIRE_LISTEN sets `listen`, and TEAMWIRE_LIMITS_MEMBERS_MAX sets
-    /// `limits.members_max`.
-    /// Precedence, lowest to highest: defaults, file, environment, flags.
+    /// The environment can set every key: for example, TEAMWIRE_LISTEN sets `listen`, and TEAMWIRE_LIMITS_MEMBERS_MAX
+    /// sets `limits.members_max`. Precedence, lowest to highest: defaults, file, environment, flags.
     #[arg(long, env = "TEAMWIRE_CONFIG", value_name = "FILE", hide_env = true)]
     config: Option<PathBuf>,
     /// Print the effective configuration, with every key documented, and exit
@@ -81,13 +80,15 @@ pub(super) struct Serve {
     /// The path of the Unix socket, in a directory that only you and root can change [default: in the state directory]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
-    /// Also let the members of this group connect to the socket, such as agents that run as other users; requires --socket
+    /// Also let the members of this group connect to the socket, such as agents that run as other users; requires
+    /// --socket
     ///
     /// They still need a credential for every call.
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
     /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB], redis+unix:///PATH,
-    /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
+    /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state
+    /// directory]
     ///
     /// Other users of this machine can see a password in the process list: prefer --store-file, the environment
     /// (TEAMWIRE_STORE) or the configuration file.
@@ -110,7 +111,8 @@ pub(super) struct Serve {
     /// The URLs at which other machines reach this coordinator, as https://HOST:PORT
     #[arg(long, value_name = "URL[,URL]")]
     advertise: Option<String>,
-    /// Allow other machines to connect without TLS; anyone on the network can then read everything and steal credentials
+    /// Allow other machines to connect without TLS; anyone on the network can then read everything and steal
+    /// credentials
     #[arg(long)]
     insecure_no_tls: bool,
     /// Also answer health checks at this address, without TLS; for Kubernetes and other probes
@@ -118,9 +120,9 @@ pub(super) struct Serve {
     health: Option<String>,
     /// Serve Prometheus metrics at http://HOST:PORT/metrics
     ///
-    /// By default, metrics contain no message contents, names or credentials, so it is safe to expose them to other machines.
-    /// The configuration key `metrics_teams` adds the names of teams; `metrics_members_max` adds the names of teams
-    /// and members.
+    /// By default, metrics contain no message contents, names or credentials, so it is safe to expose them to other
+    /// machines. The configuration key `metrics_teams` adds the names of teams; `metrics_members_max` adds the names of
+    /// teams and members.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// The log format: text or json [default: text]
@@ -131,8 +133,8 @@ pub(super) struct Serve {
     log: Option<String>,
 }
 
-/// Tells the kernel to give this process no huge pages. The allocator asks for them, and to clear one takes the kernel milliseconds,
-/// in which a call waits; a coordinator also takes less memory without them.
+/// Tells the kernel to give this process no huge pages. The allocator asks for them, and to clear one takes the kernel
+/// milliseconds, in which a call waits; a coordinator also takes less memory without them.
 fn avoid_huge_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_thp_disable(true) {
@@ -270,7 +272,8 @@ impl Serve {
             sleep(hard_stop + CLOSE_GRACE).await;
         });
         let served = server::run(config, Arc::clone(&store), listeners, shutdown).await;
-        // Calls that were cut off still hold the store, so it is closed explicitly. Otherwise the next start would check it.
+        // Calls that were cut off still hold the store, so it is closed explicitly. Otherwise the next start would
+        // check it.
         tokio::select! {
             () = store.close() => {}
             _ = is_over => tracing::warn!("the store was not closed in time; the next start checks it"),
@@ -284,7 +287,8 @@ impl Serve {
         Ok(())
     }
 
-    /// Returns whether clients count on the port: it was chosen, or the coordinator is configured for more than this machine's user.
+    /// Returns whether clients count on the port: it was chosen, or the coordinator is configured for more than this
+    /// machine's user.
     fn is_listen_given(&self, settings: &Settings) -> bool {
         let is_set = ["TEAMWIRE_LISTEN", "TEAMWIRE_CONFIG"]
             .iter()
@@ -329,8 +333,8 @@ impl Serve {
     }
 }
 
-/// Writes a file for clients on this machine, unless it is there already. The coordinator runs without it, so that it can start
-/// on a full disk. `instead`: the flag that clients then need.
+/// Writes a file for clients on this machine, unless it is there already. The coordinator runs without it, so that it
+/// can start on a full disk. `instead`: the flag that clients then need.
 fn publish(path: &Path, contents: &[u8], instead: &str) {
     if std::fs::read(path).is_ok_and(|found| found == contents) {
         return;
@@ -399,8 +403,8 @@ fn store_kind(url: &str) -> &str {
 /// Commands to try next, one a line. An end-to-end test runs them.
 const NEXT_STEPS: &str = include_str!("next_steps.txt");
 
-/// Prints commands to try next, for a person who started the coordinator in a terminal. `flags`: those that the commands need
-/// in another terminal.
+/// Prints commands to try next, for a person who started the coordinator in a terminal. `flags`: those that the
+/// commands need in another terminal.
 fn print_next_steps(address: &str, state_dir: &Path, flags: &[String]) {
     // Use the name this process was started with, so that the commands work even if `teamwire` is not in PATH.
     let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());

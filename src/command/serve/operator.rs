@@ -1,8 +1,8 @@
 //! The operator's credential: where it is, and how it changes while the coordinator runs.
 //!
 //! The credential is the first line of the configured file, or of the one in the state directory; any further lines are
-//! credentials that are accepted, too. One that was replaced is accepted for a while longer: the state directory lists the hashes
-//! of these ([`Former`]), so that a restart changes nothing.
+//! credentials that are accepted, too. One that was replaced is accepted for a while longer: the state directory lists
+//! the hashes of these ([`Former`]), so that a restart changes nothing.
 
 use std::{
     fs,
@@ -23,8 +23,8 @@ use crate::{
     failure::Failure,
 };
 
-/// The state directory's file with the hashes of former credentials, a line each: the hash, and until when it is accepted, in
-/// seconds since 1970.
+/// The state directory's file with the hashes of former credentials, a line each: the hash, and until when it is
+/// accepted, in seconds since 1970.
 const FORMER_FILE: &str = "operator.former";
 
 /// How many former credentials are accepted.
@@ -58,8 +58,8 @@ pub(super) struct OperatorFiles {
 }
 
 impl OperatorFiles {
-    /// Reads the configured file, which is copied to the state directory, or the one in the state directory, which the first
-    /// start creates.
+    /// Reads the configured file, which is copied to the state directory, or the one in the state directory, which the
+    /// first start creates.
     pub(super) fn load(state_dir: &Path, given: Option<&Path>, grace: Duration) -> Result<Self, Failure> {
         let path = state_dir.join(OPERATOR_FILE);
         if given.is_none() {

@@ -1,5 +1,5 @@
-//! The coordinator's Unix socket. One of the coordinators that share a state directory has it; the next one takes it over when that
-//! one ends.
+//! The coordinator's Unix socket. One of the coordinators that share a state directory has it; the next one takes it
+//! over when that one ends.
 
 use std::{
     fs::{self, File},
@@ -111,8 +111,8 @@ impl Socket {
         Ok(Some((Self { path: place.path.clone(), _lock: lock }, listener)))
     }
 
-    /// Keeps the socket until `stop`. `bound`: what [`bind`](Self::bind) has returned; if another coordinator has the socket, this one
-    /// takes it over once that one has ended.
+    /// Keeps the socket until `stop`. `bound`: what [`bind`](Self::bind) has returned; if another coordinator has the
+    /// socket, this one takes it over once that one has ended.
     pub(super) fn hold(
         place: Place,
         mut bound: Option<(Self, UnixListener)>,

@@ -1,7 +1,8 @@
-//! What the shell suggests for an argument: names and ids of the caller's own team, asked for when the user presses Tab.
+//! What the shell suggests for an argument: names and ids of the caller's own team, asked for when the user presses
+//! Tab.
 //!
-//! A suggestion never delays the user for longer than [`PATIENCE`] and never fails: if the coordinator does not answer in
-//! time, there is none.
+//! A suggestion never delays the user for longer than [`PATIENCE`] and never fails: if the coordinator does not answer
+//! in time, there is none.
 
 use std::{collections::BTreeMap, ffi::OsStr, time::Duration};
 
@@ -79,8 +80,8 @@ impl ValueCompleter for Suggest {
 impl Suggest {
     /// Returns the values to suggest, each with a description. `None`: no coordinator answered in time.
     fn find(self) -> Option<Vec<(String, String)>> {
-        // The shell passes the words that the user has typed, but not which of them are options: the environment and the
-        // context file choose the identity.
+        // The shell passes the words that the user has typed, but not which of them are options: the environment and
+        // the context file choose the identity.
         let matches = command().try_get_matches_from(["teamwire", "whoami"]).ok()?;
         let context = Cli::from_arg_matches(&matches).ok()?.context;
         if let Self::Identities = self {

@@ -17,7 +17,8 @@ pub(in crate::command) struct Confirm {
 impl Confirm {
     /// Asks for confirmation at the terminal. `what` says what is about to happen, as a sentence.
     ///
-    /// Fails if the answer is not yes. Without a terminal, fails unless `--yes` is given; `instead` says what else to do.
+    /// Fails if the answer is not yes. Without a terminal, fails unless `--yes` is given; `instead` says what else to
+    /// do.
     pub(in crate::command) fn ask(self, what: &str, instead: &str) -> Result<(), Failure> {
         if self.yes {
             return Ok(());

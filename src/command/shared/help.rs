@@ -1,7 +1,7 @@
 //! The command line as users see it: what `--help` shows.
 //!
-//! The help of a command shows what it does, examples, and its own arguments. The options that all commands share appear
-//! only in `teamwire --help`.
+//! The help of a command shows what it does, examples, and its own arguments. The options that all commands share
+//! appear only in `teamwire --help`.
 
 use clap::{Command, CommandFactory as _};
 

@@ -1,5 +1,5 @@
-//! What a user may type for a request or a message: the whole id, `last`, or a unique part that begins or ends it; and for a
-//! member: its name or `team-lead`.
+//! What a user may type for a request or a message: the whole id, `last`, or a unique part that begins or ends it; and
+//! for a member: its name or `team-lead`.
 
 use teamwire_client::v1::{self, history_entry::Event};
 use teamwire_proto::{
@@ -80,8 +80,8 @@ pub(in crate::command) async fn request(caller: &Caller, typed: &str) -> Result<
     only(typed, &REQUEST, listed.into_iter().map(|request| request.id).filter(|id| has_part(&bare(id), &part)))
 }
 
-/// Returns the id of the request to answer that `typed` means. `last` is the newest one, of this kind if one is given, that waits
-/// for the caller's answer.
+/// Returns the id of the request to answer that `typed` means. `last` is the newest one, of this kind if one is given,
+/// that waits for the caller's answer.
 pub(in crate::command) async fn request_to_answer(
     caller: &Caller,
     typed: &str,
@@ -104,7 +104,8 @@ pub(in crate::command) async fn request_to_answer(
     newest.ok_or_else(|| none(&format!("{what} waits for your answer. See `teamwire requests`.")))
 }
 
-/// Returns the id of the request to withdraw that `typed` means. `last` is the caller's newest pending permission request.
+/// Returns the id of the request to withdraw that `typed` means. `last` is the caller's newest pending permission
+/// request.
 pub(in crate::command) async fn request_to_withdraw(caller: &Caller, typed: &str) -> Result<String, Failure> {
     if typed != "last" {
         return request(caller, typed).await;
@@ -132,8 +133,8 @@ pub(in crate::command) enum Last {
     Received,
     /// The same without notices, which nobody replies to.
     ToReplyTo,
-    /// The newest message that the caller sent or received, or else the newest one that the caller may see. Notices do not
-    /// count: one may arrive at any time.
+    /// The newest message that the caller sent or received, or else the newest one that the caller may see. Notices do
+    /// not count: one may arrive at any time.
     SentOrReceived,
 }
 

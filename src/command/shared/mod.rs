@@ -1,4 +1,5 @@
-//! What several commands use: asking before something, waiting for something, ids that a user may shorten, completion and help.
+//! What several commands use: asking before something, waiting for something, ids that a user may shorten, completion
+//! and help.
 
 pub(in crate::command) mod approver;
 pub(crate) mod complete;

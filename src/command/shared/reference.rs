@@ -1,5 +1,5 @@
-//! Keeps `docs/cli.md`, `docs/cli.schema.json` and `docs/config.schema.json` current: these tests compare them with the sources, and with
-//! `UPDATE_DOCS=1`, as set by `cargo xtask generate`, rewrite them.
+//! Keeps `docs/cli.md`, `docs/cli.schema.json` and `docs/config.schema.json` current: these tests compare them with the
+//! sources, and with `UPDATE_DOCS=1`, as set by `cargo xtask generate`, rewrite them.
 
 use std::{env, fs, path::Path};
 

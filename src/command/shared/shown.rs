@@ -8,8 +8,8 @@ use crate::context::Caller;
 /// How many messages of the inbox are searched for notices.
 const SEARCHED_MAX: usize = 1_000;
 
-/// Acknowledges a message that was printed, if it is in the caller's inbox. If that fails, the message stays unread, which
-/// harms no one, so the command still succeeds.
+/// Acknowledges a message that was printed, if it is in the caller's inbox. If that fails, the message stays unread,
+/// which harms no one, so the command still succeeds.
 pub(in crate::command) async fn acknowledge(caller: &Caller, message_ids: Vec<String>) {
     if caller.member.is_none() || message_ids.is_empty() {
         return;

@@ -6,8 +6,8 @@ use teamwire_proto::v1::MemberState;
 use super::confirm::Confirm;
 use crate::{context::Caller, failure::Failure, show};
 
-/// Asks for confirmation if the new lead is lost, or has been asked to shut down. The coordinator itself refuses one that has
-/// exited or is stopping, and a caller that may not appoint a lead.
+/// Asks for confirmation if the new lead is lost, or has been asked to shut down. The coordinator itself refuses one
+/// that has exited or is stopping, and a caller that may not appoint a lead.
 pub(in crate::command) async fn confirm(caller: &Caller, successor: &str, confirm: Confirm) -> Result<(), Failure> {
     let Some(member) = caller.find_member(successor).await? else { return Ok(()) };
     let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.unwrap_or_default();

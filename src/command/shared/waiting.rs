@@ -32,8 +32,8 @@ impl FromStr for Wait {
     }
 }
 
-/// Waits for an event. Meanwhile, on a terminal, one line says what is missing and how much time is left. `status`: what is
-/// missing now; `None` keeps what was said last.
+/// Waits for an event. Meanwhile, on a terminal, one line says what is missing and how much time is left. `status`:
+/// what is missing now; `None` keeps what was said last.
 pub(in crate::command) async fn wait_for<T>(
     patience: Duration,
     status: impl AsyncFn() -> Option<String>,
@@ -68,8 +68,8 @@ pub(in crate::command) async fn wait_for<T>(
     happened
 }
 
-/// Waits for the decision of a request, for up to `patience`, and meanwhile says how far it has got. `open`: how long the
-/// request itself stays open, or how long the caller is ready to wait.
+/// Waits for the decision of a request, for up to `patience`, and meanwhile says how far it has got. `open`: how long
+/// the request itself stays open, or how long the caller is ready to wait.
 pub(in crate::command) async fn decision(
     caller: &Caller,
     request_id: &str,

@@ -26,8 +26,8 @@ pub(crate) struct Claim {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire task next\n    teamwire task next --wait 5m")]
 pub(crate) struct Next {
-    /// Wait until a task is ready, for up to DURATION, such as 90s (10m if DURATION is left out); the exit code is 5 if none
-    /// becomes ready
+    /// Wait until a task is ready, for up to DURATION, such as 90s (10m if DURATION is left out); the exit code is 5 if
+    /// none becomes ready
     #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
     wait: Option<Wait>,
     #[command(flatten)]
@@ -66,8 +66,8 @@ pub(super) struct ClaimArgs {
     id: u64,
     /// The claim token [default: the token of your current claim]
     ///
-    /// A program that works on a task should pass its token: the coordinator then refuses the call if another member has
-    /// claimed the task in the meantime.
+    /// A program that works on a task should pass its token: the coordinator then refuses the call if another member
+    /// has claimed the task in the meantime.
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
 }

@@ -100,7 +100,8 @@ impl List {
         }
     }
 
-    /// Returns the name of the owner to filter by. Listing one task first makes the coordinator refuse an unknown member.
+    /// Returns the name of the owner to filter by. Listing one task first makes the coordinator refuse an unknown
+    /// member.
     async fn owner_named(&self, caller: &Caller) -> Result<Option<Name>, Failure> {
         let Some(owner) = &self.owner else { return Ok(None) };
         let one = v1::ListTasksRequest { owner: owner.clone(), page_size: 1, ..v1::ListTasksRequest::default() };

@@ -58,7 +58,8 @@ impl Run<'_> {
         let mut planned = plan(self.file, &state);
         let starts_host = planned.steps.contains(&Step::StartHost);
         if let Some(team) = team.filter(|_| starts_host) {
-            // The host reports the members that ended with its earlier process, so that only now it is known who is missing.
+            // The host reports the members that ended with its earlier process, so that only now it is known who is
+            // missing.
             self.start_host(&caller).await?;
             let record = self.records.team(&self.file.name)?;
             state = State::Team(Box::new(state::read(&caller, team, record.as_ref()).await?));

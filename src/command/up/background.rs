@@ -40,8 +40,8 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts `teamwire` with these arguments, in its own process session and in a directory. The process appends its output to
-    /// a log.
+    /// Starts `teamwire` with these arguments, in its own process session and in a directory. The process appends its
+    /// output to a log.
     pub(super) fn start(
         what: &'static str,
         arguments: &[&OsStr],
@@ -66,8 +66,8 @@ impl Background {
         Ok(Self { what, child, process, log, log_start })
     }
 
-    /// Waits until the process is ready. If the process exits first or takes too long, ends it, and fails with the last lines
-    /// of its log.
+    /// Waits until the process is ready. If the process exits first or takes too long, ends it, and fails with the last
+    /// lines of its log.
     pub(super) async fn ready<T>(&mut self, mut is_ready: impl AsyncFnMut(&Self) -> Option<T>) -> Result<T, Failure> {
         let what = self.what;
         let ready = timeout(READY_MAX, async {

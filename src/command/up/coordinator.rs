@@ -65,14 +65,15 @@ async fn stranger(context: &ContextArgs, failure: Failure) -> Result<Reached, Fa
     }
 }
 
-/// Returns at which address a coordinator can be started, if a call failed because none runs there. `Some(None)`: at no address but
-/// its socket.
+/// Returns at which address a coordinator can be started, if a call failed because none runs there. `Some(None)`: at no
+/// address but its socket.
 fn startable(context: &ContextArgs, error: &Error) -> Option<Option<TcpAddress>> {
     let Error::Unreachable { address, is_refused: true, .. } = error else { return None };
     match address.parse().ok()? {
         // A socket elsewhere belongs to another state directory.
         Address::Unix(_) => context.is_own_socket(address).then_some(None),
-        // With TLS, only the user knows the certificate. With several addresses, only the user knows their common store.
+        // With TLS, only the user knows the certificate. With several addresses, only the user knows their common
+        // store.
         tcp if tcp.is_tls() || !tcp.is_loopback() => None,
         Address::Tcp(tcp) => Some(Some(tcp)),
     }

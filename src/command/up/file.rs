@@ -131,7 +131,8 @@ impl TeamFile {
         self.lead_member().map_or(self.user(), |member| &member.name)
     }
 
-    /// Returns the tasks, each after those that it depends on. Leaves out the tasks of a cycle, and those that depend on them.
+    /// Returns the tasks, each after those that it depends on. Leaves out the tasks of a cycle, and those that depend
+    /// on them.
     pub(super) fn tasks_in_order(&self) -> Vec<&Task> {
         let (mut ordered, mut keys): (Vec<&Task>, BTreeSet<&str>) = Default::default();
         loop {

@@ -19,8 +19,8 @@ use crate::{
 /// How many slots the local host has at least, unless the file says how many.
 const SLOTS_MIN: usize = 16;
 
-/// Starts the local host in the background, and waits until it takes orders. By then it has reported the members that ended
-/// while it did not run. Returns what it offers, and its process.
+/// Starts the local host in the background, and waits until it takes orders. By then it has reported the members that
+/// ended while it did not run. Returns what it offers, and its process.
 pub(super) async fn start(
     context: &ContextArgs,
     caller: &Caller,
@@ -61,7 +61,8 @@ pub(super) async fn start(
         let hosts = caller.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await.ok()?.hosts;
         let host = hosts.into_iter().find(|host| is_same(&host.name, LOCAL))?;
         let offer = host.offer.filter(|_| host.connected)?;
-        // The coordinator keeps the offer of an earlier process of the host. Only the host knows when it has replaced it.
+        // The coordinator keeps the offer of an earlier process of the host. Only the host knows when it has replaced
+        // it.
         let ready = HostEvent::Ready { host: host.name, team: file.name.clone(), offer: offer.clone() };
         started.has_written(&ready.to_string()).then_some(offer)
     });

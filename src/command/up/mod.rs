@@ -39,11 +39,11 @@ pub(super) const FILE: &str = "team.toml";
 
 /// Start the team that a file describes
 ///
-/// Starts a coordinator and a host on this machine if the team needs them, creates the team, starts its members, and adds its
-/// tasks. Then waits until every member has started. The command adds only what is missing. If you lead the team, and the
-/// file names a member as its lead, the command makes that member the lead. It changes nothing else that already exists, but
-/// reports any difference from the file. So you can run it again, for example after you have added a member to the
-/// file or restarted the machine. docs/team-file.md describes the file.
+/// Starts a coordinator and a host on this machine if the team needs them, creates the team, starts its members, and
+/// adds its tasks. Then waits until every member has started. The command adds only what is missing. If you lead the
+/// team, and the file names a member as its lead, the command makes that member the lead. It changes nothing else that
+/// already exists, but reports any difference from the file. So you can run it again, for example after you have added
+/// a member to the file or restarted the machine. docs/team-file.md describes the file.
 ///
 /// If a member cannot be started, the command continues with the others; the exit code is then the same as for
 /// `teamwire spawn`. To stop the background processes, run `teamwire down`.

@@ -40,7 +40,8 @@ const LEASE_AND_GRACE_S: u64 = 45;
 /// The lease, without a grace, where clocks are set or hosts are stopped, in seconds.
 const SHORT_LEASE_S: u64 = 10;
 
-/// The shell command that starts a coordinator, given the binary and its arguments: it gets as many open files as it asks for.
+/// The shell command that starts a coordinator, given the binary and its arguments: it gets as many open files as it
+/// asks for.
 const OPEN_FILES: &str = "ulimit -n 4128; exec \"$0\" \"$@\"";
 
 /// How many bytes a team may hold beside hostile members that are to fill it within seconds.
@@ -81,11 +82,11 @@ pub enum ClusterSpec {
     RedisCluster,
     /// A separate clock for each coordinator.
     OwnClock,
-    /// Small bounds for what a team and the audit log hold, few open files, and listeners for health and metrics. `is_long`: the
-    /// team may hold enough for an attack of two minutes.
+    /// Small bounds for what a team and the audit log hold, few open files, and listeners for health and metrics.
+    /// `is_long`: the team may hold enough for an attack of two minutes.
     Hostile { is_long: bool },
-    /// Hosts, from which the lead orders members. `sentinels`: the store is a primary and a replica, and sends are answered
-    /// after the replica has them.
+    /// Hosts, from which the lead orders members. `sentinels`: the store is a primary and a replica, and sends are
+    /// answered after the replica has them.
     Hosts { sentinels: bool },
 }
 
@@ -521,8 +522,8 @@ fn small_bounds(is_long: bool, [health, metrics]: [u16; 2]) -> Vec<(&'static str
     ]
 }
 
-/// Returns the environment that gives a coordinator a short lease: with the default one no member could become lost in a run of
-/// less than a minute.
+/// Returns the environment that gives a coordinator a short lease: with the default one no member could become lost in
+/// a run of less than a minute.
 fn short_lease() -> Vec<(&'static str, OsString)> {
     vec![
         ("TEAMWIRE_LIMITS_LEASE_TTL", format!("{SHORT_LEASE_S}s").into()),

@@ -17,8 +17,8 @@ const PAGE: usize = 4096;
 /// The longest a coordinator may take to refuse a damaged copy, or to open and read it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Kills the coordinator, damages copies of its file in every way, and records what another coordinator makes of each. Leaves
-/// the file itself intact and its coordinator stopped.
+/// Kills the coordinator, damages copies of its file in every way, and records what another coordinator makes of each.
+/// Leaves the file itself intact and its coordinator stopped.
 pub async fn inspect(cluster: &mut Cluster, random: &mut StdRng) -> io::Result<()> {
     cluster.coordinators[0].process.kill();
     // Let members record the last answers.

@@ -19,14 +19,15 @@ const AT_ONCE: usize = 8;
 /// How many connections a hostile member tries to keep: together twice as many as a coordinator takes by default.
 const CONNECTIONS: usize = 200;
 
-/// How many connections without a credential there are for each hostile member: together more than a coordinator takes by default.
+/// How many connections without a credential there are for each hostile member: together more than a coordinator takes
+/// by default.
 const STRANGE_CONNECTIONS: usize = 110;
 
 /// The same, to the listeners for health and metrics: together more than a coordinator may have files open.
 const LISTENER_CONNECTIONS: usize = 220;
 
-/// The address of those that open many connections. The others are at 127.0.0.1: at one address, connections without a valid
-/// credential make way for each other.
+/// The address of those that open many connections. The others are at 127.0.0.1: at one address, connections without a
+/// valid credential make way for each other.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// How many connections a hostile member has on which it reads nothing.
@@ -35,7 +36,8 @@ const UNREAD_CONNECTIONS: usize = 4;
 /// How many replies a hostile member leaves unread on one connection.
 const UNREAD: usize = 64;
 
-/// How many connections a hostile member has on which its requests never become complete. It makes half of them as a stranger.
+/// How many connections a hostile member has on which its requests never become complete. It makes half of them as a
+/// stranger.
 const UNFINISHED_CONNECTIONS: usize = 4;
 
 /// How many requests it keeps unfinished on one connection.

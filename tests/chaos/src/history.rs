@@ -1,7 +1,7 @@
 //! A record of calls and their outcomes, as lines of JSON.
 //!
-//! Each process appends to its own file before a call and after its answer. The last call of a killed process may lack an
-//! outcome: whether it was carried out is unknown.
+//! Each process appends to its own file before a call and after its answer. The last call of a killed process may lack
+//! an outcome: whether it was carried out is unknown.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -88,8 +88,8 @@ pub enum What {
     Killed,
     /// The process exited, or died by a signal (no code).
     Exited { code: Option<i32> },
-    /// The supervisor made the store lose writes. Whatever it answered with APPLIED between the two times may be lost; both in
-    /// microseconds since 1970.
+    /// The supervisor made the store lose writes. Whatever it answered with APPLIED between the two times may be lost;
+    /// both in microseconds since 1970.
     MayBeLost { from_us: u64, until_us: u64 },
     /// The coordinators started. They declare a silent member lost after this time, and no sooner after their start.
     Started { lost_after_s: u64 },
@@ -105,7 +105,8 @@ pub enum What {
     Probed { op: u64, error: Option<String> },
     /// Beside hostile members, this many messages were answered with OK. The history lacks those that are missing.
     Kept { said: usize, missing: Vec<String> },
-    /// Beside hostile members, the lead used its powers in this many calls. The audit log lacks those about the missing members.
+    /// Beside hostile members, the lead used its powers in this many calls. The audit log lacks those about the missing
+    /// members.
     Audited { calls: usize, missing: Vec<String> },
     /// The most bytes that a team with hostile members held, in all or of one kind, and how many it may hold.
     Held { part: String, bytes: u64, bytes_max: u64 },
@@ -113,8 +114,8 @@ pub enum What {
     Grew { bytes: u64, held: u64 },
     /// The peak memory of a coordinator so far, in bytes.
     Memory { coordinator: usize, peak_bytes: u64 },
-    /// Another coordinator opened a damaged copy of a killed coordinator's store. `code`: its exit code, if it exited; `said`:
-    /// the end of its log; `missing`: messages that were answered with OK and are not in the copy.
+    /// Another coordinator opened a damaged copy of a killed coordinator's store. `code`: its exit code, if it exited;
+    /// `said`: the end of its log; `missing`: messages that were answered with OK and are not in the copy.
     Damaged { how: String, code: Option<i32>, said: String, missing: Vec<String> },
     /// The lead begins to order a member.
     Ordering { op: u64, who: String },

@@ -30,12 +30,12 @@ const HOSTILE: usize = 20;
 /// The interval at which the others in the team check that they are still served.
 const PROBE: Duration = Duration::from_millis(250);
 
-/// The priority of the hostile members' threads: the lowest. The others would run on other machines, so what a hostile member's
-/// own work takes from them proves nothing.
+/// The priority of the hostile members' threads: the lowest. The others would run on other machines, so what a hostile
+/// member's own work takes from them proves nothing.
 const NICE: i32 = 19;
 
-/// The time from the attack of one hostile member to that of the next one. What they do at the very same moment keeps two cores
-/// busy for seconds, without the optimizations of a release.
+/// The time from the attack of one hostile member to that of the next one. What they do at the very same moment keeps
+/// two cores busy for seconds, without the optimizations of a release.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// How much longer an attack may take to fill what it is to fill.
@@ -85,8 +85,8 @@ impl HostileTeam {
         Ok(Self { address, target, harms: harms.to_vec(), lead, operator, witness, hostile })
     }
 
-    /// Lets the hostile members do harm for some time, while the lead, the witness and the operator record how they are served.
-    /// `store_bytes`: measures the store.
+    /// Lets the hostile members do harm for some time, while the lead, the witness and the operator record how they are
+    /// served. `store_bytes`: measures the store.
     pub async fn run(
         self,
         duration: Duration,
@@ -152,7 +152,8 @@ impl HostileTeam {
         self.look_for_stops(&stopped, &recorder).await
     }
 
-    /// Waits until the attack, if it is only one, has filled what it is to fill: an attack without an effect proves nothing.
+    /// Waits until the attack, if it is only one, has filled what it is to fill: an attack without an effect proves
+    /// nothing.
     async fn until_filled(&self, growth: &Growth) -> Result<(), Error> {
         let &[harm] = &self.harms[..] else { return Ok(()) };
         let Some(part) = harm.fills() else { return Ok(()) };

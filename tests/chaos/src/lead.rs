@@ -33,8 +33,8 @@ pub async fn give_work(lead: Client, history: PathBuf, every: Duration) {
     }
 }
 
-/// Answers every pending plan and permission request the same way at every interval, while another process answers it the
-/// opposite way. Leaves some requests to expire.
+/// Answers every pending plan and permission request the same way at every interval, while another process answers it
+/// the opposite way. Leaves some requests to expire.
 pub async fn decide(lead: Client, recorder: Recorder, history: PathBuf, every: Duration, approve: bool) {
     let mut op = 0;
     while !member::is_quiet(&history) {

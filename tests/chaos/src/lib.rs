@@ -1,9 +1,9 @@
 //! Fault injection: proves that teamwire keeps its promises while everything that can break breaks.
 //!
-//! Members are real processes ([`member`]) that send, receive, acknowledge and claim at random. Each records what it does and
-//! what it is answered in a [`history`], line by line, so that the record survives a kill. A supervisor runs them on a
-//! [`cluster`] of real coordinators and stores, injects [`faults`], heals everything, and adds the final state
-//! ([`final_state`]). Then one checker per promise examines the history alone ([`check`]).
+//! Members are real processes ([`member`]) that send, receive, acknowledge and claim at random. Each records what it
+//! does and what it is answered in a [`history`], line by line, so that the record survives a kill. A supervisor runs
+//! them on a [`cluster`] of real coordinators and stores, injects [`faults`], heals everything, and adds the final
+//! state ([`final_state`]). Then one checker per promise examines the history alone ([`check`]).
 //!
 //! Planted bugs ([`buggy_store`], `tests/planted.rs`) test the checkers.
 

@@ -34,9 +34,9 @@ const OFTEN: Duration = Duration::from_millis(100);
 
 /// Inject faults into a running teamwire and report which promises it kept
 ///
-/// Starts a store, coordinators and a team of members: processes that send, acknowledge, claim and plan at random. Injects
-/// faults one after the other, heals everything, shuts all members down, and checks what they recorded. Prints a table of
-/// faults and promises. Exits with 1 if a promise was broken, or if too little happened to break one.
+/// Starts a store, coordinators and a team of members: processes that send, acknowledge, claim and plan at random.
+/// Injects faults one after the other, heals everything, shuts all members down, and checks what they recorded. Prints
+/// a table of faults and promises. Exits with 1 if a promise was broken, or if too little happened to break one.
 #[derive(Parser, Debug)]
 #[command(version)]
 struct Cli {
@@ -68,8 +68,9 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// The fault: a name from `list`, `mix` (a random one each time), `mix-hosts` (the same while members are ordered from
-    /// hosts), `failures` (each that no one causes on purpose, in its own run), `hostile` (each of the others), or `all`
+    /// The fault: a name from `list`, `mix` (a random one each time), `mix-hosts` (the same while members are ordered
+    /// from hosts), `failures` (each that no one causes on purpose, in its own run), `hostile` (each of the others), or
+    /// `all`
     #[arg(long, default_value = "mix")]
     fault: String,
     /// How long each run injects faults, in seconds

@@ -1,5 +1,5 @@
-//! A member's process: it sends, receives, acknowledges, claims, plans and asks for permission at random until it approves its
-//! shutdown.
+//! A member's process: it sends, receives, acknowledges, claims, plans and asks for permission at random until it
+//! approves its shutdown.
 
 use std::{
     path::{Path, PathBuf},
@@ -239,8 +239,8 @@ impl Member {
 }
 
 impl Member {
-    /// Asks for permission, of the lead or of another member, and waits for the answer or withdraws the request. Two processes
-    /// of the lead answer each, except those that are left to expire.
+    /// Asks for permission, of the lead or of another member, and waits for the answer or withdraws the request. Two
+    /// processes of the lead answer each, except those that are left to expire.
     async fn ask(self: Arc<Self>) {
         let mut random = self.random(5);
         while self.pause(random.random_range(300..1_000)).await {

@@ -1,4 +1,5 @@
-//! The program of an ordered member: it gets something done all the time, under the identity of its runner, until it ends.
+//! The program of an ordered member: it gets something done all the time, under the identity of its runner, until it
+//! ends.
 
 use std::{env, path::Path, time::Duration};
 
@@ -55,7 +56,8 @@ pub async fn act(client: &Client, recorder: &Recorder, op: u64) {
     }
 }
 
-/// Returns the order that this process was started for: its host keeps the runner's context file in a directory of this name.
+/// Returns the order that this process was started for: its host keeps the runner's context file in a directory of this
+/// name.
 fn order() -> Result<String, Error> {
     let context = env::var_os(CONTEXT_VARIABLE).unwrap_or_default();
     let order = Path::new(&context).parent().and_then(Path::file_name).and_then(|name| name.to_str());

@@ -22,8 +22,8 @@ const PIECES_MAX: usize = 256;
 pub struct LinkFaults {
     /// The minimum and maximum delay of each chunk.
     pub latency: (Duration, Duration),
-    /// The direction in which everything is dropped. A connection that dropped something stays silent in that direction and
-    /// open for good.
+    /// The direction in which everything is dropped. A connection that dropped something stays silent in that direction
+    /// and open for good.
     pub silent: Option<Direction>,
     /// The number of resets so far. When it grows, each connection is reset in the middle of its next answer.
     pub resets: u32,

@@ -41,8 +41,8 @@ fn row(outcome: &Outcome) -> String {
     )
 }
 
-/// Updates the tables of a file: replaces the table of promises, and the outcomes of the same faults and stores. Keeps all
-/// other rows. A file without tables gets them at its end.
+/// Updates the tables of a file: replaces the table of promises, and the outcomes of the same faults and stores. Keeps
+/// all other rows. A file without tables gets them at its end.
 pub(crate) fn update(file: &Path, outcomes: &[Outcome]) -> io::Result<()> {
     let text = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

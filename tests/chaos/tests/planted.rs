@@ -1,6 +1,7 @@
 //! Plants bugs into real coordinators: the checkers must find each, for the right reason.
 //!
-//! Two coordinators and the members run in this process, on a store with one bug. Without a bug the checkers find nothing.
+//! Two coordinators and the members run in this process, on a store with one bug. Without a bug the checkers find
+//! nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -290,8 +291,8 @@ async fn a_memory_leak_is_found() {
     assert_eq!(broken(Bug::Leak).await, [Promise::MemoryBounded]);
 }
 
-/// Orders two members from a host on a store with a bug, and returns the promises that were broken. The host starts this many
-/// processes of the first one. It leaves the order of the other one alone, so that it expires.
+/// Orders two members from a host on a store with a bug, and returns the promises that were broken. The host starts
+/// this many processes of the first one. It leaves the order of the other one alone, so that it expires.
 async fn broken_orders(bug: Bug, started: u32) -> Vec<Promise> {
     let directory = tempfile::tempdir().unwrap();
     let record = |member: &str, process| history::Recorder::open(directory.path(), member, process).unwrap();

@@ -1,7 +1,8 @@
-//! Runs the clients of all languages against a real coordinator, through the one list of scenarios in `tests/conformance`.
+//! Runs the clients of all languages against a real coordinator, through the one list of scenarios in
+//! `tests/conformance`.
 //!
-//! A [`driver`] runs a client in its language; a [`scenario`] says what the drivers do and which answers it expects. A client that
-//! `cargo xtask clients` has not made ready is skipped with a notice; with `CI` set, that is a failure.
+//! A [`driver`] runs a client in its language; a [`scenario`] says what the drivers do and which answers it expects. A
+//! client that `cargo xtask clients` has not made ready is skipped with a notice; with `CI` set, that is a failure.
 
 mod driver;
 mod scenario;
@@ -11,8 +12,8 @@ use std::{env, path::Path};
 use self::scenario::{Cast, Scenario};
 use crate::world::{LEAD, TEAMWIRE, World};
 
-/// The environment variable that names the languages whose clients are ready, separated by commas. Rust's is ready once its
-/// driver is built.
+/// The environment variable that names the languages whose clients are ready, separated by commas. Rust's is ready once
+/// its driver is built.
 const READY: &str = "TEAMWIRE_CLIENTS";
 
 const RUST: &str = "rust";

@@ -37,7 +37,8 @@ scenarios! {
     an_answer_to_a_message_from_a_hook_names_that_message,
 }
 
-/// Returns the Python with the official client. None: it is not prepared, so the test is skipped; with `CI`, that fails.
+/// Returns the Python with the official client. None: it is not prepared, so the test is skipped; with `CI`, that
+/// fails.
 fn python() -> Option<String> {
     let python = env::var(PYTHON).ok();
     if python.is_none() {

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use super::{Output, StartedCommand, TEAMWIRE, World, bare, bare_command, eventually, processes_with, signal};
 
-/// A machine with nothing but the binary: an empty home, and what a test puts there. Dropping it kills what was started there.
+/// A machine with nothing but the binary: an empty home, and what a test puts there. Dropping it kills what was started
+/// there.
 pub(crate) struct FreshMachine {
     home: TempDir,
     environment: Vec<(String, String)>,

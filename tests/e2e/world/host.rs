@@ -77,7 +77,8 @@ pub(crate) struct HostProcess {
 }
 
 impl HostProcess {
-    /// Starts a host, and waits until it is ready. The first word of `arguments` that follows the name is usually `--join`.
+    /// Starts a host, and waits until it is ready. The first word of `arguments` that follows the name is usually
+    /// `--join`.
     #[track_caller]
     pub(crate) fn start(world: &World, name: &str, arguments: &[&str]) -> Self {
         let started = Self::begin(world, name, arguments);

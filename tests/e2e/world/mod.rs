@@ -1,4 +1,5 @@
-//! Everything that a test owns: a coordinator with its store, users at the command line, and programs that run as members.
+//! Everything that a test owns: a coordinator with its store, users at the command line, and programs that run as
+//! members.
 
 mod collector;
 mod coordinator;
@@ -56,8 +57,8 @@ pub(crate) const MARK: &str = "END_TO_END_WORLD";
 /// The binary under test.
 pub(crate) const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
 
-/// Runs a scenario on one store, chosen by the scenario's name, or on both if `TEAMWIRE_TEST_STORES` is `both`. That the stores
-/// behave alike is shown by the store's conformance suite, the differential test and the stories.
+/// Runs a scenario on one store, chosen by the scenario's name, or on both if `TEAMWIRE_TEST_STORES` is `both`. That
+/// the stores behave alike is shown by the store's conformance suite, the differential test and the stories.
 pub(crate) fn on_one_store(name: &str, scenario: fn(World)) {
     let on_both = env::var_os("TEAMWIRE_TEST_STORES").is_some_and(|stores| stores == "both");
     let on_redis = name.bytes().fold(0, |sum: u8, byte| sum.wrapping_add(byte)) % 2 == 1;
@@ -284,7 +285,8 @@ impl World {
         self.run_program(name, options, &["sh", "-c", &agents::script(script)])
     }
 
-    /// Starts a program as a member that its directory knows from an earlier run, or for which the options have a join string.
+    /// Starts a program as a member that its directory knows from an earlier run, or for which the options have a join
+    /// string.
     pub(crate) fn run_program(&self, name: &str, options: &[&str], program: &[&str]) -> Runner {
         let mut command = self.command(name);
         command.args(["run", name]).args(options).arg("--").args(program);
@@ -328,8 +330,8 @@ impl World {
         self.prepared(identity, command)
     }
 
-    /// Prepares a user's command: without the variables of the tests' environment that teamwire reads, and with a separate
-    /// directory and context file. Only [`LEAD`] works on the coordinator's machine.
+    /// Prepares a user's command: without the variables of the tests' environment that teamwire reads, and with a
+    /// separate directory and context file. Only [`LEAD`] works on the coordinator's machine.
     fn prepared(&self, identity: &str, mut command: Command) -> Command {
         let home = self.home(identity);
         command.envs(self.environment.borrow().iter().cloned());

@@ -1,9 +1,10 @@
-//! A model that follows a script. Real agent programs talk to it instead of to a maker's API, so that a test decides what the
-//! model says, and sees what the model was shown.
+//! A model that follows a script. Real agent programs talk to it instead of to a maker's API, so that a test decides
+//! what the model says, and sees what the model was shown.
 //!
-//! It serves Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on a loopback address, streaming or
-//! not, as the program asks. Each request that offers tools is answered by the first [`Rule`] that matches what is new in the
-//! conversation. A request without tools, such as one for a title, gets the reply `done`, as does one that no rule matches.
+//! It serves Anthropic Messages, OpenAI Responses, OpenAI Chat Completions and Gemini on a loopback address, streaming
+//! or not, as the program asks. Each request that offers tools is answered by the first [`Rule`] that matches what is
+//! new in the conversation. A request without tools, such as one for a title, gets the reply `done`, as does one that
+//! no rule matches.
 //!
 //! ```no_run
 //! use serde_json::json;
@@ -125,8 +126,8 @@ impl Model {
         self.script.state.lock().requests.clone()
     }
 
-    /// Waits for a request whose new part matches a regular expression, and returns the oldest one. A held request counts,
-    /// and so does one that failed.
+    /// Waits for a request whose new part matches a regular expression, and returns the oldest one. A held request
+    /// counts, and so does one that failed.
     #[track_caller]
     pub fn await_request(&self, pattern: &str) -> Request {
         let regex = Regex::new(pattern).unwrap();

@@ -10,8 +10,8 @@ use teamwire_scripted_model::{Model, Rule};
 /// Serve a model that follows a script
 ///
 /// Set the address of an agent program's model to what this prints: ANTHROPIC_BASE_URL for Claude Code,
-/// GOOGLE_GEMINI_BASE_URL for Gemini CLI, and `base_url` of a provider, followed by /v1, for Codex and opencode. Without a
-/// matching rule, the model says `done`.
+/// GOOGLE_GEMINI_BASE_URL for Gemini CLI, and `base_url` of a provider, followed by /v1, for Codex and opencode.
+/// Without a matching rule, the model says `done`.
 ///
 /// Each line of standard input opens the gate that it names.
 #[derive(Parser)]

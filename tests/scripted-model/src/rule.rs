@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::api::{Answer, Tool, ToolCall};
 
-/// What the model replies to a request whose new part matches a regular expression. Each rule answers one request, unless
-/// [`Rule::always`] says otherwise.
+/// What the model replies to a request whose new part matches a regular expression. Each rule answers one request,
+/// unless [`Rule::always`] says otherwise.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -35,8 +35,8 @@ pub struct Rule {
 pub struct Call {
     /// The last part of the tool's name: `SendMessage` also finds `mcp__teamwire__SendMessage`.
     pub tool: String,
-    /// The input. In its strings, `$1` to `$9` stand for what the groups of the regular expression matched. An input that is
-    /// a string is read as JSON once they are filled in.
+    /// The input. In its strings, `$1` to `$9` stand for what the groups of the regular expression matched. An input
+    /// that is a string is read as JSON once they are filled in.
     #[serde(default)]
     pub input: Value,
 }

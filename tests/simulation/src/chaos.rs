@@ -199,8 +199,8 @@ impl Chaos {
             }
             Fault::Hold => {
                 sim.hold(&*coordinator, &*host);
-                // No longer than the checkers allow for deliveries in flight: a message delivered before another process
-                // confirmed it would count as delivered again.
+                // No longer than the checkers allow for deliveries in flight: a message delivered before another
+                // process confirmed it would count as delivered again.
                 let until = now + self.pause(50..4_000);
                 self.repairs.push((until, link));
             }

@@ -1,11 +1,12 @@
 //! Deterministic randomness and time, from a seed and the simulated clock.
 //!
-//! Libraries draw random numbers and read clocks in many places: hash map keys, ids, jitter, deadlines. All of them call the C
-//! library. This program defines two of its functions, `getrandom` and `clock_gettime`, which the linker prefers: on a
-//! simulation's thread they answer from the seed and the simulated clock, on any other thread from the kernel.
+//! Libraries draw random numbers and read clocks in many places: hash map keys, ids, jitter, deadlines. All of them
+//! call the C library. This program defines two of its functions, `getrandom` and `clock_gettime`, which the linker
+//! prefers: on a simulation's thread they answer from the seed and the simulated clock, on any other thread from the
+//! kernel.
 //!
-//! Architecture invariant: this is the only test code with `unsafe`. Interposing a C function needs it: the exported symbol
-//! (`no_mangle`), writing through the caller's pointers, and the system calls of the other threads.
+//! Architecture invariant: this is the only test code with `unsafe`. Interposing a C function needs it: the exported
+//! symbol (`no_mangle`), writing through the caller's pointers, and the system calls of the other threads.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The lead: creates the team, adds tasks, answers plans, carries out the supervisor's commands, and shuts everyone down.
+//! The lead: creates the team, adds tasks, answers plans, carries out the supervisor's commands, and shuts everyone
+//! down.
 
 use std::time::Duration;
 
@@ -101,7 +102,8 @@ impl Lead {
         Ok(())
     }
 
-    /// Carries out the supervisor's commands in order. A command that ended a life is retried until the member has a new one.
+    /// Carries out the supervisor's commands in order. A command that ended a life is retried until the member has a
+    /// new one.
     async fn run_commands(&self) {
         let commands = self.play.shared().commands.clone();
         for command in commands {

@@ -1,9 +1,9 @@
 //! Simulates teams from seeds.
 //!
 //! The coordinators, the client and the members are the real ones, on one thread of one process. [`world`] puts them on
-//! turmoil's simulated network and on one store in memory, which they reach through a [`faulty_store`]. [`chaos`] injects
-//! faults, and [`lead`] plays the lead. [`determinism`] controls randomness and time, so that a seed reproduces a run to the
-//! last byte. The checkers of `teamwire-chaos` examine the histories.
+//! turmoil's simulated network and on one store in memory, which they reach through a [`faulty_store`]. [`chaos`]
+//! injects faults, and [`lead`] plays the lead. [`determinism`] controls randomness and time, so that a seed reproduces
+//! a run to the last byte. The checkers of `teamwire-chaos` examine the histories.
 //!
 //! Each seed runs in its own process, since some libraries keep counters per process.
 
@@ -33,8 +33,8 @@ static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// Simulate teams from seeds and report broken promises
 ///
-/// Prints a line per seed. Exits with 1 if a promise was broken. The same seed always gives the same run and fingerprint.
-/// Set RUST_LOG=teamwire_server=debug (or similar) for logs on standard error.
+/// Prints a line per seed. Exits with 1 if a promise was broken. The same seed always gives the same run and
+/// fingerprint. Set RUST_LOG=teamwire_server=debug (or similar) for logs on standard error.
 #[derive(Parser, Clone, Debug)]
 #[command(version)]
 struct Cli {
@@ -50,7 +50,8 @@ struct Cli {
     /// Plant a bug into the coordinators' store
     #[arg(long, value_enum, default_value = "none")]
     bug: Bug,
-    /// Keep the histories of each seed in a subdirectory of this directory [default: keep those of failed runs in a new one]
+    /// Keep the histories of each seed in a subdirectory of this directory [default: keep those of failed runs in a new
+    /// one]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Run the one seed in this process
@@ -72,7 +73,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs each seed in its own process, as many at a time as there are processors. Returns whether every promise was kept.
+/// Runs each seed in its own process, as many at a time as there are processors. Returns whether every promise was
+/// kept.
 fn run_all(cli: &Cli, first: u64) -> Result<bool, String> {
     let program = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let seeds = cli.seeds.unwrap_or(if cli.seed.is_some() { 1 } else { 20 });

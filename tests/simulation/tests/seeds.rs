@@ -1,5 +1,5 @@
-//! Runs seeds through the program, as a developer does: every promise is kept, a seed is reproducible, and planted bugs are
-//! found.
+//! Runs seeds through the program, as a developer does: every promise is kept, a seed is reproducible, and planted bugs
+//! are found.
 
 #![allow(clippy::unwrap_used)]
 

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::protocol::text;
 
-/// The fields of a tool's input that say most about a call, the most telling one first. What an agent says about a call comes
-/// after what the call does.
+/// The fields of a tool's input that say most about a call, the most telling one first. What an agent says about a call
+/// comes after what the call does.
 const TELLING_FIELDS: [&str; 11] =
     ["subject", "command", "file_path", "path", "pattern", "url", "query", "description", "prompt", "summary", "to"];
 
-/// Returns one line about a tool call: the tool and the most telling part of its input, or else the fields of the input that
-/// have short values.
+/// Returns one line about a tool call: the tool and the most telling part of its input, or else the fields of the input
+/// that have short values.
 pub(super) fn tool_call(tool: &str, input: &Value) -> String {
     let part = match telling_part(input) {
         "" => fields(input),

@@ -1,7 +1,7 @@
 //! Whether the program has loaded the member's tools.
 //!
-//! The MCP server creates a file when the program asks it for its tools. A program that never does looks healthy, but its agent
-//! cannot answer.
+//! The MCP server creates a file when the program asks it for its tools. A program that never does looks healthy, but
+//! its agent cannot answer.
 
 use std::{future::pending, path::PathBuf, time::Duration};
 

@@ -1,13 +1,13 @@
 //! Drives an agent program, such as Claude Code, over the program's own protocol.
 //!
-//! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them there. A
-//! message is acknowledged when the turn that took it has succeeded. A prompt whose turn has failed is handed over again after
-//! a delay of 1 s that doubles to 30 s, and one that the program was working on when it died is delivered again by the
-//! coordinator. A restarted program resumes its own session, unless the model's API refuses that session for good.
+//! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them
+//! there. A message is acknowledged when the turn that took it has succeeded. A prompt whose turn has failed is handed
+//! over again after a delay of 1 s that doubles to 30 s, and one that the program was working on when it died is
+//! delivered again by the coordinator. A restarted program resumes its own session, unless the model's API refuses it.
 //!
-//! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes. When the
-//! program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision goes back to the
-//! program. A [`Protocol`] knows one program; everything else is the same for all.
+//! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes.
+//! When the program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision goes
+//! back to the program. A [`Protocol`] knows one program; everything else is the same for all.
 
 mod acp;
 mod claude;

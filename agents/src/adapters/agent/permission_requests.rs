@@ -99,7 +99,8 @@ impl PermissionRequests {
     }
 }
 
-/// Makes a request. The lead is asked in place of an approver that has not joined yet, as in place of one that has exited.
+/// Makes a request. The lead is asked in place of an approver that has not joined yet, as in place of one that has
+/// exited.
 async fn make(client: &Client, mut request: v1::SendRequest) -> Result<v1::SendResponse, Error> {
     let asked = client.send(request.clone()).await;
     match (&asked, &mut request.body) {

@@ -27,8 +27,8 @@ const REMINDER_DELAY: Duration = Duration::from_secs(30);
 /// The longest delay before a prompt whose turn has failed is handed over again.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// After how many failures in a row the lead is notified, the first time. Then after twice as many each time, so that a long
-/// outage causes few notices.
+/// After how many failures in a row the lead is notified, the first time. Then after twice as many each time, so that a
+/// long outage causes few notices.
 const ATTEMPTS_BEFORE_NOTICE: u32 = 3;
 
 /// A turn that has failed.
@@ -49,7 +49,8 @@ pub(super) struct Failure {
 pub(super) struct Rest {
     /// The message at which it has failed. None: it has failed at something else.
     pub(super) failed: Option<Box<Delivery>>,
-    /// What goes into the prompts of the next process. Without the messages, if one has failed: they are delivered again.
+    /// What goes into the prompts of the next process. Without the messages, if one has failed: they are delivered
+    /// again.
     waiting: VecDeque<Item>,
 }
 
@@ -74,8 +75,8 @@ pub(super) struct Prompts {
     waiting: VecDeque<Item>,
     /// How many of those that wait come from prompts that failed.
     failed: usize,
-    /// True: a turn has failed, so waiting messages are handed over one by one, and a bad message does not hold up those before
-    /// it.
+    /// True: a turn has failed, so waiting messages are handed over one by one, and a bad message does not hold up
+    /// those before it.
     is_retrying: bool,
     /// The first message or task of the latest turn that failed, without the error.
     failing: v1::WorkFailure,
@@ -93,8 +94,8 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
-    /// Creates the prompts of a program that has just started. `first`: what it is asked to do first; empty: nothing. `rest`: what an
-    /// earlier process has not processed.
+    /// Creates the prompts of a program that has just started. `first`: what it is asked to do first; empty: nothing.
+    /// `rest`: what an earlier process has not processed.
     pub(super) fn new(welcome: String, first: &str, rest: Rest) -> Self {
         let mut prompts = Self {
             welcome,
@@ -115,8 +116,8 @@ impl Prompts {
         prompts
     }
 
-    /// Returns the next prompt if something waits, and records that the program has it. Everything that waits goes into one
-    /// prompt.
+    /// Returns the next prompt if something waits, and records that the program has it. Everything that waits goes into
+    /// one prompt.
     pub(super) fn next(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Prompt> {
         self.remind(incarnation);
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
@@ -157,8 +158,8 @@ impl Prompts {
         Some(Prompt { id: self.last_id, text })
     }
 
-    /// Records that the turn that took a prompt has ended, and acknowledges its messages. Returns the shutdown request that was
-    /// among them.
+    /// Records that the turn that took a prompt has ended, and acknowledges its messages. Returns the shutdown request
+    /// that was among them.
     pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) -> Option<String> {
         let mut asked = None;
         for item in self.in_hand.remove(&id).unwrap_or_default() {
@@ -266,7 +267,8 @@ impl Prompts {
         self.is_welcome_needed = true;
     }
 
-    /// Waits until there may be another prompt: a failed one may be handed over again, or a reminder is due. Cancel-safe.
+    /// Waits until there may be another prompt: a failed one may be handed over again, or a reminder is due.
+    /// Cancel-safe.
     pub(super) async fn due(&self) {
         let reminder = self.open_task.map(|(_, at)| at);
         match self.retry_at.into_iter().chain(reminder).min() {

@@ -1,8 +1,8 @@
 //! What every protocol of an agent program has in common.
 //!
-//! A [`Protocol`] is a state machine without I/O: it reads the lines of JSON that the program writes, and puts the lines for
-//! the program and the events for the loop into an [`Outbox`]. The loop in `agent` owns the pipes, the inbox, acknowledgements
-//! and retries; a protocol knows only its program.
+//! A [`Protocol`] is a state machine without I/O: it reads the lines of JSON that the program writes, and puts the
+//! lines for the program and the events for the loop into an [`Outbox`]. The loop in `agent` owns the pipes, the inbox,
+//! acknowledgements and retries; a protocol knows only its program.
 
 use std::{collections::VecDeque, path::PathBuf};
 
@@ -19,8 +19,8 @@ pub(super) type PromptId = u64;
 
 /// The state machine of one program's protocol, for one process of the program.
 ///
-/// After [`Event::Ready`], the loop calls [`Protocol::prompt`] as long as [`Protocol::accepts_prompt`] says so. Each prompt
-/// ends in exactly one [`Event::Processed`] or [`Event::Failed`].
+/// After [`Event::Ready`], the loop calls [`Protocol::prompt`] as long as [`Protocol::accepts_prompt`] says so. Each
+/// prompt ends in exactly one [`Event::Processed`] or [`Event::Failed`].
 pub(super) trait Protocol: Send {
     /// Returns what to add to the command line and to the environment.
     fn launch(&self) -> Additions;
@@ -31,8 +31,8 @@ pub(super) trait Protocol: Send {
     /// Handles a line that the program has written.
     fn read(&mut self, line: Value, out: &mut Outbox);
 
-    /// Handles a line that cannot be read. `gist`: its known fields. If the line wants an answer, answers that it was not carried
-    /// out; if it is an answer, counts it as a failure.
+    /// Handles a line that cannot be read. `gist`: its known fields. If the line wants an answer, answers that it was
+    /// not carried out; if it is an answer, counts it as a failure.
     fn unreadable(&mut self, gist: &Value, out: &mut Outbox);
 
     /// Returns whether the program takes a prompt now, which may be in the middle of a turn.
@@ -47,8 +47,8 @@ pub(super) trait Protocol: Send {
     /// Answers [`Event::ToolCalled`].
     fn tool_result(&mut self, _key: &str, _result: ToolResult, _out: &mut Outbox) {}
 
-    /// Returns whether the program's input must stay open for now, because closing it would make the program abandon the
-    /// current turn.
+    /// Returns whether the program's input must stay open for now, because closing it would make the program abandon
+    /// the current turn.
     fn is_in_turn(&self) -> bool {
         false
     }
@@ -175,8 +175,8 @@ pub(super) enum Event {
     StartedOver,
     /// Something that the person who runs the program should know.
     Warning(String),
-    /// The protocol cannot continue. The runner ends the program and does not restart it, because it would fail in the same
-    /// way.
+    /// The protocol cannot continue. The runner ends the program and does not restart it, because it would fail in the
+    /// same way.
     Broken(String),
 }
 

@@ -1,7 +1,7 @@
 //! Reminds the agent of a request to shut down that it has read and not answered.
 //!
-//! An agent may take its last words for an answer, but no one reads them. When a turn has ended and the request is still
-//! pending, the agent is shown again which tool input answers it.
+//! An agent may take its last words for an answer, but no one reads them. When a turn has ended and the request is
+//! still pending, the agent is shown again which tool input answers it.
 
 use std::{future::pending, time::Duration};
 
@@ -9,8 +9,8 @@ use teamwire_client::{Client, Retry};
 use teamwire_proto::v1::{GetRequestRequest, RequestState};
 use tokio::time::{Instant, sleep_until};
 
-/// How long after the end of a turn each reminder comes. An agent may wait for something that it has started, so there are
-/// few reminders, with growing delays. All of them come before the default deadline of a request.
+/// How long after the end of a turn each reminder comes. An agent may wait for something that it has started, so there
+/// are few reminders, with growing delays. All of them come before the default deadline of a request.
 pub(super) const DELAYS: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(120)];
 
 /// How long to wait before the coordinator is asked again that could not be asked about a request.

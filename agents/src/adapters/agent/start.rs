@@ -49,8 +49,8 @@ pub(super) fn setup(incarnation: &Incarnation<'_>, welcome: &Welcome) -> Setup {
     }
 }
 
-/// Gives the program's session up, if its process has ended by itself before it was ready: it may be unable to resume the session. A
-/// kill says nothing about the session, unless there are too many.
+/// Gives the program's session up, if its process has ended by itself before it was ready: it may be unable to resume
+/// the session. A kill says nothing about the session, unless there are too many.
 pub(super) fn not_resumed(incarnation: &mut Incarnation<'_>, exit: &Exit) {
     let session = &mut incarnation.carried.session;
     session.kills += 1;

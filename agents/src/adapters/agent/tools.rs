@@ -1,5 +1,5 @@
-//! The member's tools for a program that calls them over its own protocol: the MCP server ([`mcp`](crate::mcp)), in this
-//! process.
+//! The member's tools for a program that calls them over its own protocol: the MCP server ([`mcp`](crate::mcp)), in
+//! this process.
 
 use std::future::pending;
 

@@ -1,19 +1,20 @@
 //! Drives one program for each batch of messages and for each task.
 //!
 //! The program reads the messages as lines until its input ends, writes, and exits. Exit code 0 acknowledges the batch:
-//! lines of output that are a SendMessage are sent, and the rest, unless it is blank, becomes a reply to the last message
-//! of the batch that came from a member. With any other code the output is passed on and nothing is sent.
+//! lines of output that are a SendMessage are sent, and the rest, unless it is blank, becomes a reply to the last
+//! message of the batch that came from a member. With any other code the output is passed on and nothing is sent.
 //!
-//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the program
-//! fails on a single message, the runner gives the message back: it opens another session and reports the failure there, and
-//! the coordinator delivers the message again with a higher count. After the fifth delivery (`limits.deliveries_max`), the
-//! coordinator moves it to the dead letters instead, and notifies its sender and the lead. The runner waits 1, 4, 16 and then
-//! 60 s before it tries the message again. Messages behind it wait that long, which keeps their order. The lead gets a notice
-//! of each failure; while it has not processed one, the notice counts the later ones.
+//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the
+//! program fails on a single message, the runner gives the message back: it opens another session and reports the
+//! failure there, and the coordinator delivers the message again with a higher count. After the fifth delivery
+//! (`limits.deliveries_max`), the coordinator moves it to the dead letters instead, and notifies its sender and the
+//! lead. The runner waits 1, 4, 16 and then 60 s before it tries the message again. Messages behind it wait that long,
+//! which keeps their order. The lead gets a notice of each failure; while it has not processed one, the notice counts
+//! the later ones.
 //!
-//! A shutdown request overtakes the messages that wait, and is answered between batches: by the runner, which approves it,
-//! or, with [`OnShutdown::Ask`], by a program that reads only the request. Exit code 0 approves, unless the program has
-//! written an answer as a line; any other code rejects, with the output as the reason. It is not retried.
+//! A shutdown request overtakes the messages that wait, and is answered between batches: by the runner, which approves
+//! it, or, with [`OnShutdown::Ask`], by a program that reads only the request. Exit code 0 approves, unless the program
+//! has written an answer as a line; any other code rejects, with the output as the reason. It is not retried.
 //!
 //! Two programs that answer every reply with a reply never stop. Check `in_reply_to` in such a program.
 
@@ -172,8 +173,8 @@ impl Exec<'_, '_> {
         }
     }
 
-    /// Answers a shutdown request, which is a batch by itself: approves it, or lets a program decide with its exit code or
-    /// with a line.
+    /// Answers a shutdown request, which is a batch by itself: approves it, or lets a program decide with its exit code
+    /// or with a line.
     async fn answer_shutdown(&mut self, batch: Batch) -> Result<(), Ended> {
         for delivery in batch {
             if self.incarnation.config.shutdown_answer() == OnShutdown::Approve {
@@ -192,8 +193,8 @@ impl Exec<'_, '_> {
         Ok(())
     }
 
-    /// Gives a failed message back to the coordinator, or puts the messages of a failed batch back to try each alone. Waits
-    /// until the next attempt is due, or another message comes first.
+    /// Gives a failed message back to the coordinator, or puts the messages of a failed batch back to try each alone.
+    /// Waits until the next attempt is due, or another message comes first.
     async fn retry(&mut self, batch: Batch) -> Result<(), Ended> {
         let failed = batch[0].message.id.clone();
         if let [delivery] = &batch[..] {
@@ -309,7 +310,8 @@ impl Exec<'_, '_> {
         Ok((exit, pipes.kept))
     }
 
-    /// Carries out what a program has said. The program is gone, so whatever is refused only goes to the runner's events.
+    /// Carries out what a program has said. The program is gone, so whatever is refused only goes to the runner's
+    /// events.
     async fn carry_out(&mut self, mut said: PendingOutput) -> Result<(), Ended> {
         let (patience, hurry) = (self.incarnation.config.report_patience, self.incarnation.hurry.clone());
         let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));

@@ -18,9 +18,9 @@
 //! 4. The host writes the token into the pipe.
 //! 5. The record says that the runner has its token. Then the host acknowledges the order.
 //!
-//! If the host dies before step 4, the pipe breaks and the runner exits. If it dies between steps 4 and 5, the next process of
-//! the host checks whether the runner has joined, and ends it if not. In both cases the order was not acknowledged, so the
-//! coordinator delivers it again.
+//! If the host dies before step 4, the pipe breaks and the runner exits. If it dies between steps 4 and 5, the next
+//! process of the host checks whether the runner has joined, and ends it if not. In both cases the order was not
+//! acknowledged, so the coordinator delivers it again.
 
 mod launch;
 mod limits;
@@ -84,8 +84,8 @@ struct Inner {
 }
 
 impl Processes {
-    /// Takes over the members that an earlier process of this host started. `teamwire`: the path of the binary that runs
-    /// members. `state`: the host's state directory, which no other process uses.
+    /// Takes over the members that an earlier process of this host started. `teamwire`: the path of the binary that
+    /// runs members. `state`: the host's state directory, which no other process uses.
     ///
     /// Must be called within a Tokio runtime.
     pub async fn open(teamwire: PathBuf, state: PathBuf, file: HostFile) -> io::Result<Self> {
@@ -117,8 +117,8 @@ impl Processes {
         self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
-    /// Ends the members that are still running, and removes what the host has kept about them. Returns a sentence about each
-    /// worktree that stays.
+    /// Ends the members that are still running, and removes what the host has kept about them. Returns a sentence about
+    /// each worktree that stays.
     pub async fn clear(&self) -> io::Result<Vec<String>> {
         self.stop_all().await;
         let mut kept = Vec::new();
@@ -148,8 +148,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Remembers an interrupted order, which the coordinator will deliver again because the earlier process did not acknowledge
-    /// it.
+    /// Remembers an interrupted order, which the coordinator will deliver again because the earlier process did not
+    /// acknowledge it.
     async fn interrupted(&self, record: Record) {
         if record.expires_at <= SystemTime::now() {
             self.undo(&record).await;

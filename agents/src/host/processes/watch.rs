@@ -19,8 +19,8 @@ use crate::{host::Ended, process::Pid};
 /// How often the host checks the size of a log.
 const BOUND_EVERY: Duration = Duration::from_secs(1);
 
-/// How long after the order's deadline the host kills a runner that has not joined. Such a runner exits by itself unless it
-/// hangs.
+/// How long after the order's deadline the host kills a runner that has not joined. Such a runner exits by itself
+/// unless it hangs.
 const JOIN_GRACE: Duration = Duration::from_secs(10);
 
 /// Watches a runner until it exits. `child`: the process, if this process started it.

@@ -1,5 +1,5 @@
-//! Reads the values of a host's file and checks their bounds, so that a mistake stops the host when it starts, with an error
-//! that names the line and the key.
+//! Reads the values of a host's file and checks their bounds, so that a mistake stops the host when it starts, with an
+//! error that names the line and the key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -33,8 +33,8 @@ pub struct HostFile {
     /// How many members run at a time, up to 1,000.
     #[serde(deserialize_with = "bounds::slots")]
     pub slots: Option<u32>,
-    /// Where members start whose profile has neither a directory nor a repository. None: each in its own directory, in the
-    /// host's state directory.
+    /// Where members start whose profile has neither a directory nor a repository. None: each in its own directory, in
+    /// the host's state directory.
     #[serde(deserialize_with = "bounds::path")]
     pub dir: Option<PathBuf>,
     /// What can be started, by name.

@@ -1,13 +1,14 @@
 //! A small process that outlives a killed runner for just as long as it takes to kill what the runner has left behind.
 //!
-//! The runner starts it, and it moves to its own session. The runner writes to its standard input, a line for each change:
+//! The runner starts it, and it moves to its own session. The runner writes to its standard input, a line for each
+//! change:
 //! - `runner PID STARTED`: this process adopts orphans;
 //! - `watch MARK CGROUP`: a program is about to start; CGROUP is missing if it has none;
 //! - `root MARK PID STARTED`: the program has started;
 //! - `release MARK`: the program has ended with all its descendants.
 //!
-//! About once a second, the watchdog notes the programs' descendants. However the runner ends, the kernel closes the pipe. The
-//! watchdog then kills whatever is left of the programs that are still watched, and exits.
+//! About once a second, the watchdog notes the programs' descendants. However the runner ends, the kernel closes the
+//! pipe. The watchdog then kills whatever is left of the programs that are still watched, and exits.
 //!
 //! If the watchdog itself is killed, the runner starts another one and repeats what it must know.
 
@@ -65,8 +66,8 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts a watchdog with a command that calls [`watch`], and another whenever one ends. Must be called within a Tokio
-    /// runtime.
+    /// Starts a watchdog with a command that calls [`watch`], and another whenever one ends. Must be called within a
+    /// Tokio runtime.
     pub(super) fn start(command: &[OsString], notes_orphans: bool, on_event: OnEvent) -> io::Result<Self> {
         let link = Arc::new(Link { command: command.to_vec(), notes_orphans, input: Mutex::default() });
         let first = link.start()?;

@@ -13,9 +13,9 @@ use nix::{sys::signal::SigSet, unistd::setsid};
 
 use crate::process::{cgroup::Cgroup, descendants::Family, process_table::ProcessEntry};
 
-/// How often the watchdog notes the programs' descendants. A descendant escapes if it was born within this time before the
-/// runner was killed, and it cleared its environment, left its process group, and lost its parent before the watchdog looked
-/// again.
+/// How often the watchdog notes the programs' descendants. A descendant escapes if it was born within this time before
+/// the runner was killed, and it cleared its environment, left its process group, and lost its parent before the
+/// watchdog looked again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the watchdog repeats its kills.
@@ -24,8 +24,8 @@ const KILL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the watchdog kills at most. What survives this is stuck in the kernel.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Watches over the runner that has started this process for [`RunnerConfig::watchdog`](crate::RunnerConfig::watchdog). Returns
-/// when the runner has ended and none of its programs' processes are left.
+/// Watches over the runner that has started this process for [`RunnerConfig::watchdog`](crate::RunnerConfig::watchdog).
+/// Returns when the runner has ended and none of its programs' processes are left.
 ///
 /// Call it before anything else, since it blocks all signals: only SIGKILL ends a watchdog early.
 pub fn watch() {
@@ -66,8 +66,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Takes a line of the runner. The pipe carries whole lines, and only the runner holds its other end. Returns whether the
-    /// line names a program that may have descendants by now.
+    /// Takes a line of the runner. The pipe carries whole lines, and only the runner holds its other end. Returns
+    /// whether the line names a program that may have descendants by now.
     fn apply(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.splitn(3, ' ').collect();
         let number = |text: &str| -> Option<(i32, u64)> {

@@ -184,8 +184,8 @@ impl Client {
     }
 }
 
-/// Returns whether a refusal says nothing about what earlier attempts did. Any other refusal of the same idempotency key shows that
-/// none was carried out.
+/// Returns whether a refusal says nothing about what earlier attempts did. Any other refusal of the same idempotency
+/// key shows that none was carried out.
 fn leaves_open(reason: Reason) -> bool {
     !reason.is_outcome_known() || reason.retry() == Retry::Automatic
 }

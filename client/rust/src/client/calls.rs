@@ -81,8 +81,8 @@ impl Client {
         self.call(call, request, |channel, request| async move { teams(channel).report_activity(request).await }).await
     }
 
-    /// Orders a member from a host, with the request's idempotency key or a new one. The reply holds the order, which is still
-    /// pending: [`Client::wait_decision`] waits for the start.
+    /// Orders a member from a host, with the request's idempotency key or a new one. The reply holds the order, which
+    /// is still pending: [`Client::wait_decision`] waits for the start.
     pub async fn spawn(&self, mut request: v1::SpawnRequest) -> Result<v1::SpawnResponse, Error> {
         self.fill(&mut request.team);
         if request.idempotency_key.is_empty() {
@@ -92,7 +92,8 @@ impl Client {
         self.call(call, request, |channel, request| async move { hosts(channel).spawn(request).await }).await
     }
 
-    /// Lists a page of what a member's program has done. Waits for the first line if the request says so, for up to 60 s.
+    /// Lists a page of what a member's program has done. Waits for the first line if the request says so, for up to 60
+    /// s.
     ///
     /// [`Client::follow_activity`] waits for as long as it takes.
     pub async fn list_activity(&self, mut request: v1::ListActivityRequest) -> Result<v1::ListActivityResponse, Error> {
@@ -198,9 +199,11 @@ calls! {
     teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
     /// Lists the teams that the caller can see.
     teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
-    /// Deletes a team and everything in it, given its name or the full request. Not retried while its outcome is unknown.
+    /// Deletes a team and everything in it, given its name or the full request. Not retried while its outcome is
+    /// unknown.
     teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse;
-    /// Creates a join token, given the name of the member to invite (empty: any) or the full request. A retry may leave a second token behind, which expires unused.
+    /// Creates a join token, given the name of the member to invite (empty: any) or the full request. A retry may leave
+    /// a second token behind, which expires unused.
     teams.invite = Invite(InviteRequest.team) -> InviteResponse;
     /// Creates an observer's credential. A retry may leave a second one behind, which expires unused.
     teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse;
@@ -238,7 +241,8 @@ calls! {
     hosts.list_hosts = ListHosts(ListHostsRequest.team) -> ListHostsResponse;
     /// Says what the caller, a host, offers, given the offer or the full request.
     hosts.update_host = UpdateHost(UpdateHostRequest) -> UpdateHostResponse;
-    /// Takes an order that the caller, a host, has in its inbox, given its id or the full request. Returns the join token of the member to start.
+    /// Takes an order that the caller, a host, has in its inbox, given its id or the full request. Returns the join
+    /// token of the member to start.
     hosts.take_order = TakeOrder(TakeOrderRequest) -> TakeOrderResponse;
     /// Refuses an order that the caller, a host, has.
     hosts.refuse_order = RefuseOrder(RefuseOrderRequest) -> RefuseOrderResponse;

@@ -52,8 +52,8 @@ pub(crate) struct Session {
 }
 
 impl Client {
-    /// Creates a client for the coordinator at `https://HOST:PORT`, `http://HOST:PORT` or `unix:///PATH`, or for up to 16 that
-    /// share a store, separated by commas.
+    /// Creates a client for the coordinator at `https://HOST:PORT`, `http://HOST:PORT` or `unix:///PATH`, or for up to
+    /// 16 that share a store, separated by commas.
     ///
     /// Over a Unix socket, it calls only a coordinator that runs as the same user or as root.
     ///
@@ -83,8 +83,8 @@ impl Client {
 
     /// Creates a client from an [`Identity`](crate::Identity).
     ///
-    /// Fails like [`Client::connect_with`], with [`Error::Credential`], or within a runner with [`Error::Context`] if the
-    /// identity is not the runner's member.
+    /// Fails like [`Client::connect_with`], with [`Error::Credential`], or within a runner with [`Error::Context`] if
+    /// the identity is not the runner's member.
     pub fn from_identity(identity: &crate::Identity) -> Result<Self, Error> {
         check_within_runner(identity.credential.as_deref(), None)?;
         let mut client = Self::connect_with(&identity.address, identity.tls.clone())?;
@@ -131,8 +131,8 @@ impl Client {
         }
     }
 
-    /// Returns the caller's team: the one set with [`Client::with_team`], else the one that the credential names. Empty for
-    /// an operator that has chosen none.
+    /// Returns the caller's team: the one set with [`Client::with_team`], else the one that the credential names. Empty
+    /// for an operator that has chosen none.
     pub fn team(&self) -> &str {
         match *self.credential_parts() {
             _ if !self.team.is_empty() => &self.team,
@@ -229,8 +229,8 @@ impl Client {
 /// Joins a team with what `teamwire invite` printed, and returns the new member's client.
 ///
 /// `join_string` names the coordinator and the authority to trust, or is a bare join token for the coordinator that the
-/// environment names. `name` is the member's name; leave it empty if the token is bound to one. To keep the identity, store
-/// [`Client::credential`], [`Client::address`] and [`Client::tls`].
+/// environment names. `name` is the member's name; leave it empty if the token is bound to one. To keep the identity,
+/// store [`Client::credential`], [`Client::address`] and [`Client::tls`].
 ///
 /// Fails within a runner with [`Error::Context`]: its program is a member already.
 pub async fn join(join_string: &str, name: &str) -> Result<Client, Error> {

@@ -1,14 +1,14 @@
 //! A subscription to the caller's own inbox.
 //!
-//! A task keeps a session open on the coordinator and reads it at all times, so that the end of a session is noticed even
-//! while the application is busy. It reconnects with full jitter when the connection breaks, when nothing arrives for
-//! three heartbeat intervals, and when the coordinator drains, is unreachable or drops a client that is too slow. It
-//! ends for good when the shutdown is approved, the member is stopped, another process takes over, the team is deleted, or
-//! the credential is refused.
+//! A task keeps a session open on the coordinator and reads it at all times, so that the end of a session is noticed
+//! even while the application is busy. It reconnects with full jitter when the connection breaks, when nothing arrives
+//! for three heartbeat intervals, and when the coordinator drains, is unreachable or drops a client that is too slow.
+//! It ends for good when the shutdown is approved, the member is stopped, another process takes over, the team is
+//! deleted, or the credential is refused.
 //!
 //! Delivery is at least once, and exactly once within one subscription: a reconnect does not deliver again what the
-//! application already has, and an acknowledgement that was lost is sent again. What is not acknowledged when the process
-//! ends is delivered to the next one.
+//! application already has, and an acknowledgement that was lost is sent again. What is not acknowledged when the
+//! process ends is delivered to the next one.
 
 mod acks;
 mod inbox;
@@ -34,8 +34,8 @@ pub struct SubscribeOptions {
     pub unacked_messages_max: u32,
     /// The most bytes of messages that may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB.
     pub unacked_bytes_max: u32,
-    /// Identifies this process among those with the same credential. Empty: a random id for this subscription. A process
-    /// that subscribes again should use the same id, or the coordinator reports a takeover to the lead.
+    /// Identifies this process among those with the same credential. Empty: a random id for this subscription. A
+    /// process that subscribes again should use the same id, or the coordinator reports a takeover to the lead.
     pub instance_id: String,
     /// The messages at which this process has failed in an earlier subscription with the same `instance_id`, by their
     /// [`Delivery::sequence`]. Each counts as another delivery before it becomes a dead letter.
@@ -170,7 +170,8 @@ impl Delivery {
 
 /// A subscription to the caller's own inbox.
 ///
-/// Dropping it closes the stream. Acknowledgements that are not flushed are then lost, and their messages are delivered again.
+/// Dropping it closes the stream. Acknowledgements that are not flushed are then lost, and their messages are delivered
+/// again.
 #[derive(Debug)]
 pub struct Subscription {
     inbox: Arc<Inbox>,
@@ -230,8 +231,8 @@ impl Subscription {
         event
     }
 
-    /// Returns how the subscription has ended, once [`Subscription::next`] has returned its last event. None: it has not
-    /// ended, or ended with an error.
+    /// Returns how the subscription has ended, once [`Subscription::next`] has returned its last event. None: it has
+    /// not ended, or ended with an error.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }

@@ -1,7 +1,7 @@
 //! The spans of messages: each lasts from delivery until the acknowledgement is confirmed.
 //!
-//! A span continues the trace of the message's sender. One call acknowledges many messages: it belongs to the trace of the
-//! first and is linked to the others. Nothing is kept here while no spans are recorded.
+//! A span continues the trace of the message's sender. One call acknowledges many messages: it belongs to the trace of
+//! the first and is linked to the others. Nothing is kept here while no spans are recorded.
 
 use std::collections::HashMap;
 

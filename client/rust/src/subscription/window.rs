@@ -15,9 +15,9 @@ pub(crate) enum Seen {
 
 /// The latest messages, and whether each is acknowledged.
 ///
-/// Holds up to `ids_max` ids. When it is full, it forgets the oldest. If the coordinator delivers that message again, the
-/// program gets it again, with a higher delivery count. A session has at most 64 unacknowledged messages, so this happens only
-/// to a message that thousands of others have overtaken.
+/// Holds up to `ids_max` ids. When it is full, it forgets the oldest. If the coordinator delivers that message again,
+/// the program gets it again, with a higher delivery count. A session has at most 64 unacknowledged messages, so this
+/// happens only to a message that thousands of others have overtaken.
 #[derive(Debug)]
 pub(crate) struct Window {
     is_acked: HashMap<String, bool>,

@@ -52,8 +52,8 @@ impl std::error::Error for ConnectionEnded {}
 impl Transport {
     /// Connects to the first coordinator that answers.
     ///
-    /// If one fails, tries the next at once; if one does not answer, after [`HEAD_START`]. A machine that is switched off
-    /// thus costs half a second, not the time that TCP takes to notice.
+    /// If one fails, tries the next at once; if one does not answer, after [`HEAD_START`]. A machine that is switched
+    /// off thus costs half a second, not the time that TCP takes to notice.
     pub(super) async fn dial(&self, id: u64) -> Result<Link, DialError> {
         let (candidates, mut faults) = self.candidates().await;
         let mut candidates = candidates.into_iter();
@@ -147,8 +147,8 @@ impl Transport {
     }
 }
 
-/// Builds a channel on a connection. Keepalive detects within 30 s that a coordinator has vanished, even while a stream is
-/// quiet.
+/// Builds a channel on a connection. Keepalive detects within 30 s that a coordinator has vanished, even while a stream
+/// is quiet.
 async fn channel(address: &Address, wire: Wire) -> Result<Channel, Fault> {
     let authority = address.authority();
     let scheme = if address.is_tls() { "https" } else { "http" };

@@ -2,8 +2,8 @@
 //!
 //! A [`Link`] is one connection with its gRPC channel. It ends with the connection; nothing reconnects beneath it. The
 //! transport keeps the current link for all clones of a client, and makes another if there is none. `dial` chooses the
-//! coordinator: it resolves the addresses, shuffles the results, moves those that recently failed or drained to the end, and
-//! takes the first that answers. `tls` and `trust` authenticate it, and `fault` says what went wrong.
+//! coordinator: it resolves the addresses, shuffles the results, moves those that recently failed or drained to the
+//! end, and takes the first that answers. `tls` and `trust` authenticate it, and `fault` says what went wrong.
 //!
 //! A coordinator that drains says so in the last frame of a stream or in a refusal. The client leaves its link at once:
 //! calls in flight may finish there, and new ones go to another coordinator.

@@ -1,10 +1,10 @@
-//! Connects to a coordinator's Unix socket, if it is certain whose it is: this user's, root's, or that of the user to whom its place
-//! belongs.
+//! Connects to a coordinator's Unix socket, if it is certain whose it is: this user's, root's, or that of the user to
+//! whom its place belongs.
 
 use super::{Fault, connect::Stream};
 
-/// Connects to a socket. Fails, before anything is sent, if another user listens there whose place it is not: that may be anyone's
-/// program.
+/// Connects to a socket. Fails, before anything is sent, if another user listens there whose place it is not: that may
+/// be anyone's program.
 #[cfg(unix)]
 pub(super) async fn connect(path: &str) -> Result<Stream, Fault> {
     use std::{io, path::Path};

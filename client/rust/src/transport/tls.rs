@@ -25,8 +25,8 @@ use crate::Error;
 
 /// Something in PEM: in a file, or inline.
 ///
-/// A string with `-----BEGIN` in it is PEM; any other string is a path. The `Debug` form leaves the PEM out, which may be a
-/// key.
+/// A string with `-----BEGIN` in it is PEM; any other string is a path. The `Debug` form leaves the PEM out, which may
+/// be a key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Pem {

@@ -7,8 +7,8 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Refuses everyone but the operator. A person signed in as the operator is refused, too: a backup has what no page shows, such as
-/// the hashes of all credentials.
+/// Refuses everyone but the operator. A person signed in as the operator is refused, too: a backup has what no page
+/// shows, such as the hashes of all credentials.
 pub fn may_back_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
     identity::operator(tx, who)?;
     if matches!(who.credential, Credential::Operator { .. }) {

@@ -123,7 +123,8 @@ fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, cons
     }
 }
 
-/// Shows a console credential. `None`: it is no longer valid. `team`: its team. `observer`: the observer that it acts for.
+/// Shows a console credential. `None`: it is no longer valid. `team`: its team. `observer`: the observer that it acts
+/// for.
 pub fn show_console(
     viewer: Viewer<'_>,
     team: Option<&TeamRecord>,

@@ -34,8 +34,8 @@ pub(super) fn with_id<'t>(team: &'t TeamRecord, wanted: &str) -> Option<&'t Memb
     team.members.iter().find(|member| (is_valid(member) || member.revoked) && id(&member.credential) == wanted)
 }
 
-/// Shows the valid credentials of a team's members and hosts, in the order of their ids. `calling`: the hash of the caller's
-/// secret.
+/// Shows the valid credentials of a team's members and hosts, in the order of their ids. `calling`: the hash of the
+/// caller's secret.
 pub(super) fn show_all(
     team: &TeamRecord,
     leases: &Leases,
@@ -73,8 +73,8 @@ fn is_valid(member: &MemberRecord) -> bool {
     !is_over && !member.revoked
 }
 
-/// Revokes the credential of a member's or host's present life, and ends its session. The member stays as it is. Returns
-/// whether that changes anything.
+/// Revokes the credential of a member's or host's present life, and ends its session. The member stays as it is.
+/// Returns whether that changes anything.
 pub(super) fn revoke(tx: &mut Tx<'_>, team: &TeamRecord, caller: &Principal, name: &Name) -> Result<bool, RuleError> {
     if let Principal::Member { name: own, .. } = caller
         && own == name

@@ -1,7 +1,8 @@
 //! Access: signing in to the console, the credentials of a team, and who may back up the store.
 //!
-//! A code and the console credential that it is exchanged for are records of the team, or of the directory if they act for the
-//! operator. [`SignInsRecord`](super::records::SignInsRecord) lists those of each member, which bounds their number.
+//! A code and the console credential that it is exchanged for are records of the team, or of the directory if they act
+//! for the operator. [`SignInsRecord`](super::records::SignInsRecord) lists those of each member, which bounds their
+//! number.
 
 mod backup;
 mod credentials;

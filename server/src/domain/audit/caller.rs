@@ -87,8 +87,9 @@ fn life(team: &TeamRecord, folded: &str, credential: &SecretHash) -> Option<Audi
     })
 }
 
-/// Returns to whose account calls are counted. A member's sign-ins count to the member, and all observers of a team share an
-/// account, so that new credentials bring no new account. `ip`: the caller's address, which is all that strangers have.
+/// Returns to whose account calls are counted. A member's sign-ins count to the member, and all observers of a team
+/// share an account, so that new credentials bring no new account. `ip`: the caller's address, which is all that
+/// strangers have.
 pub fn account(caller: &AuditCaller, ip: &str) -> String {
     match caller.kind() {
         Kind::Member | Kind::Host => format!("member/{}", caller.member.to_ascii_lowercase()),

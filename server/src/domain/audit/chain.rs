@@ -1,7 +1,7 @@
 //! The chains of the audit log: adding entries, and removing the oldest.
 //!
-//! The record of a chain has its newest hash. Each commit that adds entries checks that record, so two coordinators cannot add
-//! different entries at the same place.
+//! The record of a chain has its newest hash. Each commit that adds entries checks that record, so two coordinators
+//! cannot add different entries at the same place.
 
 use std::fmt;
 
@@ -81,7 +81,8 @@ impl fmt::Display for Chain {
     }
 }
 
-/// Adds a batch of entries to a chain, unless the batch with this id was added before. Returns the chain's record. `None`: it was.
+/// Adds a batch of entries to a chain, unless the batch with this id was added before. Returns the chain's record.
+/// `None`: it was.
 pub fn append_batch(
     tx: &mut Tx<'_>,
     chain: &Chain,
@@ -140,9 +141,9 @@ pub struct Oldest {
 }
 
 impl Oldest {
-    /// Chooses what to remove from a chain whose oldest entries these are: so much that `excess` bytes become free, or else the
-    /// entries written before an instant. A checkpoint is never removed alone, so that a chain to which nothing is added
-    /// eventually keeps its last checkpoint, rather than replacing it again and again.
+    /// Chooses what to remove from a chain whose oldest entries these are: so much that `excess` bytes become free, or
+    /// else the entries written before an instant. A checkpoint is never removed alone, so that a chain to which
+    /// nothing is added eventually keeps its last checkpoint, rather than replacing it again and again.
     pub fn choose(oldest: &[Entry], excess: u64, before_ms: u64) -> Option<Self> {
         let (mut bytes, mut is_worth_it, mut chosen) = (0, false, None);
         for entry in oldest {

@@ -1,8 +1,8 @@
 //! How many entries one caller, and all callers, can cause in a chain within one interval.
 //!
-//! The first refused call of each kind is written at once; its repetitions are counted, and written as one entry at the end of the
-//! interval. Calls that succeeded are written one by one, up to a bound. Each caller has a bound, and so have all callers
-//! together. What exceeds a bound is counted in less detail.
+//! The first refused call of each kind is written at once; its repetitions are counted, and written as one entry at the
+//! end of the interval. Calls that succeeded are written one by one, up to a bound. Each caller has a bound, and so
+//! have all callers together. What exceeds a bound is counted in less detail.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -7,8 +7,8 @@ use super::{
     finding::{note, problem},
 };
 
-/// Reports a host that cannot start anyone. `started`: the names of the members that it started and that, as far as is known, are
-/// still running.
+/// Reports a host that cannot start anyone. `started`: the names of the members that it started and that, as far as is
+/// known, are still running.
 pub fn of_host(asker: &Asker<'_>, ages: Ages, host: &v1::Host, started: &[&str]) -> Option<Finding> {
     let (name, since) = (&host.name, ages.since(host.state_since.as_ref()));
     match (host.state(), &host.offer) {

@@ -41,8 +41,8 @@ pub enum Waits {
 
 /// Returns what of a member's inbox is to be examined.
 ///
-/// What waits for a member that has exited is not a finding here: no message will be delivered to that life. Nor is what waits for a
-/// member that has not started: its order is the finding.
+/// What waits for a member that has exited is not a finding here: no message will be delivered to that life. Nor is
+/// what waits for a member that has not started: its order is the finding.
 pub fn reads_inbox(asker: &Asker<'_>, member: &v1::Member) -> Waits {
     let is_over = matches!(member.state(), MemberState::Exited | MemberState::Spawning);
     match member.inbox_depth {

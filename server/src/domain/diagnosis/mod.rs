@@ -1,7 +1,9 @@
-//! What is wrong in a team, and what to do about it. `doctor`, the console, the tools of agents and the clients show what this says.
+//! What is wrong in a team, and what to do about it. `doctor`, the console, the tools of agents and the clients show
+//! what this says.
 //!
-//! Each function looks at one thing as it is shown to the caller, and returns what it finds, so that the whole team never has to be in
-//! memory. Texts may quote what agents wrote: on one line, but with the characters that the agent chose.
+//! Each function looks at one thing as it is shown to the caller, and returns what it finds, so that the whole team
+//! never has to be in memory. Texts may quote what agents wrote: on one line, but with the characters that the agent
+//! chose.
 
 mod asker;
 mod finding;

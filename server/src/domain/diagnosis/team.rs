@@ -16,8 +16,8 @@ use crate::domain::{limits::Limits, quota::HeldBytes, records::TeamRecord};
 /// How long ago something may have happened to be mentioned.
 const RECENT: Duration = Duration::from_hours(1);
 
-/// Reports what is wrong with the team as a whole. `held`: how much it holds, if that is known. `members`: as they are shown to the
-/// caller.
+/// Reports what is wrong with the team as a whole. `held`: how much it holds, if that is known. `members`: as they are
+/// shown to the caller.
 pub fn of_team(asker: &Asker<'_>, held: Option<HeldBytes>, limits: &Limits, members: &[v1::Member]) -> Vec<Finding> {
     let mut findings = quota(asker, held, limits);
     findings.extend(delete_blocked(asker, members));
@@ -89,8 +89,8 @@ pub fn unknown(asker: &Asker<'_>, team: &TeamRecord, named: &str) -> Option<Find
     Some(problem(FindingClass::NotQueued, named, text, next))
 }
 
-/// Reports what the newest entries of the history say that was lost lately, oldest first: messages that became dead letters, and
-/// changes that the store lost. `named`: only for this member.
+/// Reports what the newest entries of the history say that was lost lately, oldest first: messages that became dead
+/// letters, and changes that the store lost. `named`: only for this member.
 pub fn of_history(ages: Ages, entries: &[v1::HistoryEntry], named: Option<&str>) -> Vec<Finding> {
     let recent = || entries.iter().filter(|entry| ages.since(entry.at.as_ref()) < RECENT);
     let is_lost = |event: &&v1::DeadLetterEvent| {

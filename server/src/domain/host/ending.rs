@@ -104,7 +104,8 @@ fn brief(reason: &str) -> String {
     brief
 }
 
-/// Returns the last output of the program, which follows the first line of a reason, as a sentence. It begins with a space.
+/// Returns the last output of the program, which follows the first line of a reason, as a sentence. It begins with a
+/// space.
 fn last_output(reason: &str) -> String {
     let lines: Vec<&str> = reason.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {

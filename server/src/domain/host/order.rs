@@ -106,8 +106,8 @@ pub fn refuse(
     Ok(answered)
 }
 
-/// Chooses another host for an order that its host cannot take. `None`: the order named its host, no other host fits, or too
-/// many have refused.
+/// Chooses another host for an order that its host cannot take. `None`: the order named its host, no other host fits,
+/// or too many have refused.
 fn another(
     tx: &mut Tx<'_>,
     team: &TeamRecord,

@@ -99,8 +99,8 @@ pub(super) fn read_candidates(
     Ok(candidates(team, offers.collect::<Result<Vec<_>, RuleError>>()?, leases))
 }
 
-/// Chooses the host for an order: the one that the order names, or else the one with the most free slots. Of several with
-/// equally many, chooses the first by name.
+/// Chooses the host for an order: the one that the order names, or else the one with the most free slots. Of several
+/// with equally many, chooses the first by name.
 pub(super) fn place<'c>(
     candidates: &'c [Candidate],
     profile: &Name,
@@ -135,7 +135,8 @@ fn none_fits(all: &[Candidate], asked: &[&Candidate], profile: &Name, terms: &v1
         }
         (_, []) => format!("There is no host \"{}\". The hosts are: {}.", terms.host, names(&present)),
         (_, asked) => {
-            // Those that can be waited for come first, and those that have exited not at all, except the one that was asked for.
+            // Those that can be waited for come first, and those that have exited not at all, except the one that was
+            // asked for.
             present.sort_by_key(|host| !host.is_live);
             let asked = if terms.host.is_empty() { present.as_slice() } else { asked };
             let described = asked

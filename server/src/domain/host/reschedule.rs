@@ -25,8 +25,8 @@ use crate::{
     store::Leases,
 };
 
-/// Orders a member again if its order says so and both it and its host are gone. Returns whether it was ordered. If no host fits,
-/// the next visit to the team tries again. The caller puts the team.
+/// Orders a member again if its order says so and both it and its host are gone. Returns whether it was ordered. If no
+/// host fits, the next visit to the team tries again. The caller puts the team.
 pub fn reschedule(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, RuleError> {
     let lost = team.member(name).filter(|member| member.life == Life::Lost);
     let ordered = lost.and_then(|member| member.ordered.clone()).filter(|ordered| ordered.reschedule);

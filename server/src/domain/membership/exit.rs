@@ -45,8 +45,8 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
             // The detail says so.
             exit.detail.clone_from(&known.detail);
         }
-        // The exit was reported before, or the member was declared exited without a report; only better knowledge changes
-        // anything.
+        // The exit was reported before, or the member was declared exited without a report; only better knowledge
+        // changes anything.
         if *known == exit || is_unknown {
             return Ok(());
         }

@@ -151,8 +151,8 @@ fn team_to_join(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<Arc<TeamReco
     }
 }
 
-/// Begins a life of the member, which replaces the one before, and cancels the requests to that one. Returns the record of the new
-/// life, which is not yet in the team.
+/// Begins a life of the member, which replaces the one before, and cancels the requests to that one. Returns the record
+/// of the new life, which is not yet in the team.
 fn begin_life(
     tx: &mut Tx<'_>,
     team: &mut TeamRecord,
@@ -287,8 +287,8 @@ fn use_token(
         return Err(Refusal::new(Reason::JoinTokenExpired, text));
     }
     let is_away = bearer.is_away(leases);
-    // The name of an exited lead carries the lead's powers, and a member that is away or whose credential was revoked may come
-    // back. So only a token bound to such a name may take it.
+    // The name of an exited lead carries the lead's powers, and a member that is away or whose credential was revoked
+    // may come back. So only a token bound to such a name may take it.
     let is_protected = is_away || bearer.revoked || team.is_lead(&name);
     let is_held = bearer.life.holds_name() && !is_away && !bearer.revoked;
     if is_held || (is_protected && token.member.is_none()) {
@@ -364,8 +364,8 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, request: &v1::JoinReques
     Ok(record.name.clone())
 }
 
-/// Counts a life that begins. Returns the detail of its entry in the history. `None`: the history leaves this life out, because
-/// the member has joined too often.
+/// Counts a life that begins. Returns the detail of its entry in the history. `None`: the history leaves this life out,
+/// because the member has joined too often.
 fn count_life(tx: &Tx<'_>, member: &mut MemberRecord) -> Option<String> {
     let lives = &mut member.lives;
     if tx.ctx.now_ms.saturating_sub(lives.since_ms) >= ms(LIVES_PERIOD) {

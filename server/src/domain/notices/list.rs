@@ -96,8 +96,8 @@ impl NoticeList {
         Ok(())
     }
 
-    /// Drops slots beyond the bound: those of processed notices, then unimportant ones, then the oldest. A notice that was
-    /// in the inbox is only in the history then.
+    /// Drops slots beyond the bound: those of processed notices, then unimportant ones, then the oldest. A notice that
+    /// was in the inbox is only in the history then.
     fn make_room(&mut self, tx: &mut Tx<'_>) -> Result<(), RuleError> {
         let slots_max = tx.ctx.limits.inbox_notices_max;
         if self.slots.len() <= slots_max {

@@ -23,8 +23,8 @@ pub struct SessionRecord {
     pub ended: Option<SessionEnd>,
     /// How far earlier sessions may have delivered: the highest reservations, in descending order.
     pub maybe_delivered: Vec<u64>,
-    /// How far earlier processes are known to have been handed the inbox: the highest cursors, in descending order. A process
-    /// that reconnects counts once.
+    /// How far earlier processes are known to have been handed the inbox: the highest cursors, in descending order. A
+    /// process that reconnects counts once.
     pub surely_delivered: Vec<u64>,
     /// How far earlier sessions of this session's own process are known to have delivered.
     #[serde(default)]
@@ -36,7 +36,8 @@ pub struct SessionRecord {
     /// The same for processes that are known to have been handed them beyond their entry in `surely_delivered`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub surely_overtook: Vec<u64>,
-    /// The sequences of messages that a process has failed on and received again, and how many times it did. The oldest first.
+    /// The sequences of messages that a process has failed on and received again, and how many times it did. The oldest
+    /// first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<(u64, u32)>,
 }
@@ -69,7 +70,8 @@ pub struct CursorRecord {
     pub reserved: u64,
     /// The session has delivered everything up to this sequence. May lag.
     pub delivered: u64,
-    /// The sequences above `delivered` of shutdown requests that the session has delivered ahead of their turn. May lag.
+    /// The sequences above `delivered` of shutdown requests that the session has delivered ahead of their turn. May
+    /// lag.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overtook: Vec<u64>,
     /// The sequence and the delivery time of every unacknowledged message. May lag.
@@ -84,8 +86,8 @@ impl SessionRecord {
         count(&self.maybe_delivered, &self.maybe_overtook, sequence)
     }
 
-    /// Returns how many earlier processes have been handed the message with this sequence. A process that has failed on it and
-    /// received it again counts once for each time.
+    /// Returns how many earlier processes have been handed the message with this sequence. A process that has failed on
+    /// it and received it again counts once for each time.
     pub fn surely_seen(&self, sequence: u64) -> u32 {
         let failures = self.failures.iter().find(|(failed, _)| *failed == sequence).map_or(0, |(_, count)| *count);
         count(&self.surely_delivered, &self.surely_overtook, sequence).saturating_add(failures)

@@ -97,7 +97,8 @@ pub struct MemberRecord {
     pub lives: RecordedLives,
 }
 
-/// How many of a member's lives the history records, so that a member that joins over and over pushes nothing else out of it.
+/// How many of a member's lives the history records, so that a member that joins over and over pushes nothing else out
+/// of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedLives {
     /// When the present period began.
@@ -206,7 +207,8 @@ impl EndCause {
 }
 
 impl Life {
-    /// Returns how to describe a member whose life is ending or has ended, such as `has exited`. `None`: its life continues.
+    /// Returns how to describe a member whose life is ending or has ended, such as `has exited`. `None`: its life
+    /// continues.
     pub fn how_it_ends(&self) -> Option<&'static str> {
         match self {
             Self::Live | Self::Lost | Self::Spawning => None,

@@ -11,8 +11,8 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Cancels all requests of the member that are pending, because its life ends. Notifies the requesters of shutdowns. The caller
-/// puts the team.
+/// Cancels all requests of the member that are pending, because its life ends. Notifies the requesters of shutdowns.
+/// The caller puts the team.
 pub fn cancel_all(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, cause: CancelCause) -> Result<(), RuleError> {
     for request in find_pending(tx, team, member, |_| true)? {
         cancel(tx, team, &request, cause)?;

@@ -11,8 +11,8 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Expires the member's pending requests whose time has passed, but not an order, whose end also ends the member. Returns how
-/// many there were. The caller puts the team.
+/// Expires the member's pending requests whose time has passed, but not an order, whose end also ends the member.
+/// Returns how many there were. The caller puts the team.
 pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<usize, RuleError> {
     let now_ms = tx.ctx.now_ms;
     let order = team.member(name).and_then(|member| member.pending_order.clone());

@@ -15,8 +15,8 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// How many requests are handed on at most, so that the transaction's size is bounded: plans first. The lead can answer the
-/// others, too.
+/// How many requests are handed on at most, so that the transaction's size is bounded: plans first. The lead can answer
+/// the others, too.
 const HANDED_ON_MAX: usize = 256;
 
 /// Puts the pending requests that the lead must answer into the inbox of a new lead. Returns how many there are.
@@ -33,9 +33,9 @@ pub fn hand_on(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize,
     Ok(requests.len())
 }
 
-/// Hands the permission requests that a member has not answered to the lead, because the member's life has ended. A request
-/// of the lead stays as it is: only the operator is left to answer it. So does an overdue one. Returns how many there are. The
-/// caller puts the team.
+/// Hands the permission requests that a member has not answered to the lead, because the member's life has ended. A
+/// request of the lead stays as it is: only the operator is left to answer it. So does an overdue one. Returns how many
+/// there are. The caller puts the team.
 pub fn hand_to_lead(tx: &mut Tx<'_>, team: &mut TeamRecord, approver: &Name) -> Result<usize, RuleError> {
     let (lead, now_ms) = (team.lead.clone(), tx.ctx.now_ms);
     let others = team.members.iter_mut().filter(|member| member.name != lead);

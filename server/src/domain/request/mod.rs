@@ -1,9 +1,10 @@
-//! The state machine that shutdowns, plans, permissions and orders share: `pending -> approved | rejected | expired | cancelled`.
+//! The state machine that shutdowns, plans, permissions and orders share: `pending -> approved | rejected | expired |
+//! cancelled`.
 //!
-//! A request is bound to one life of a member: the one that is asked to exit, the author of the plan, the one that asks for
-//! permission, or the one that is to start. It is cancelled when that life ends. Pending requests are kept in the roster, at
-//! most one shutdown, one plan, one order and a bounded number of permissions per member, so that every change to a life sees
-//! them.
+//! A request is bound to one life of a member: the one that is asked to exit, the author of the plan, the one that asks
+//! for permission, or the one that is to start. It is cancelled when that life ends. Pending requests are kept in the
+//! roster, at most one shutdown, one plan, one order and a bounded number of permissions per member, so that every
+//! change to a life sees them.
 
 pub mod cancel;
 pub mod expiry;

@@ -110,7 +110,8 @@ pub fn begin_exit(
     member.enter(Life::Stopping { cause, alarmed: false }, now_ms);
     history::append(tx, member_event(name, MemberState::Stopping, member.incarnation, detail));
     session::end(tx, name, approved.map_or(SessionEnd::Left, SessionEnd::ShutdownApproved))?;
-    // The member is alive, since it decides. Without a lease, one that counted as lost would be declared exited at once.
+    // The member is alive, since it decides. Without a lease, one that counted as lost would be declared exited at
+    // once.
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     tx.ends_something();
     Ok(())

@@ -1,7 +1,8 @@
-//! The order that a host start a member: how it is made, handed to a host, and approved. `host/ending.rs` says how else it ends.
+//! The order that a host start a member: how it is made, handed to a host, and approved. `host/ending.rs` says how else
+//! it ends.
 //!
-//! The name is reserved while the order is pending. The first session of the member approves the order. However else it ends,
-//! the name is free afterwards, the join token is void, and the prompt is gone from the inbox.
+//! The name is reserved while the order is pending. The first session of the member approves the order. However else it
+//! ends, the name is free afterwards, the join token is void, and the prompt is gone from the inbox.
 
 use std::sync::Arc;
 
@@ -124,8 +125,8 @@ pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> 
     Err(Refusal::new(reason, text).field("request_id"))
 }
 
-/// Approves the order that began the member's life, if it is pending: its first session opens. Refuses the session if the order
-/// is overdue. The caller puts the team.
+/// Approves the order that began the member's life, if it is pending: its first session opens. Refuses the session if
+/// the order is overdue. The caller puts the team.
 pub fn started(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<(), RuleError> {
     let Some(pending) = team.member(name).and_then(|member| member.pending_order.clone()) else { return Ok(()) };
     let request = find(tx, pending.id.as_str())?;
@@ -157,8 +158,8 @@ pub fn hand_on(
     Ok(hand_to(tx, team, v1::Request { spawn: Some(terms), ..request.clone() }, to))
 }
 
-/// Clears up after an order that ended without an approval: its token is void, its prompt leaves the inbox, and the name is
-/// free if no one has joined with it. The caller puts the team.
+/// Clears up after an order that ended without an approval: its token is void, its prompt leaves the inbox, and the
+/// name is free if no one has joined with it. The caller puts the team.
 pub fn clear_up(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why: &str) -> Result<(), RuleError> {
     withdraw_prompt(tx, team, request)?;
     let name = Name::parse(&request.member, "member")?;

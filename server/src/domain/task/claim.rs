@@ -78,7 +78,8 @@ pub fn claim_next(
     take(tx, &team, &name, change, task, &call).map(Some)
 }
 
-/// Claims the next task for each of several members, in this order. A member that is refused changes nothing for the others.
+/// Claims the next task for each of several members, in this order. A member that is refused changes nothing for the
+/// others.
 pub fn claim_next_each(
     tx: &mut Tx<'_>,
     calls: &[(&CallerCredentials, &v1::ClaimNextTaskRequest)],

@@ -18,8 +18,8 @@ use crate::domain::{
 /// How many tasks a notice names.
 const IDS_NAMED_MAX: usize = 32;
 
-/// Releases every task that a member has claimed, because its life has ended. `because`: a clause, such as "its owner has
-/// exited". Returns the tasks.
+/// Releases every task that a member has claimed, because its life has ended. `because`: a clause, such as "its owner
+/// has exited". Returns the tasks.
 pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>, RuleError> {
     let change = Change::begin(tx)?;
     let ids = change.board.claimed_by(name);

@@ -7,7 +7,8 @@
 //! - [`edit`]: adding, changing and deleting tasks; [`dependencies`] between them.
 //! - [`claim`]: who works on them. [`give_back`]: what happens to a member's tasks when its life or their claims end.
 //! - [`listing`]: which tasks a list contains.
-//! - [`authority`]: who may change a task. [`notices`]: what owners learn. [`remembered`]: tasks in the replies to repeated calls.
+//! - [`authority`]: who may change a task. [`notices`]: what owners learn. [`remembered`]: tasks in the replies to
+//!   repeated calls.
 
 mod authority;
 pub mod board;

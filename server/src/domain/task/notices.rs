@@ -48,7 +48,8 @@ pub(super) fn tell_assigned(
     notices::notify(tx, team, &[&owner], notice)
 }
 
-/// Notifies a task's former owner and the lead that its claim has expired. `task`: back on the board, but with its owner.
+/// Notifies a task's former owner and the lead that its claim has expired. `task`: back on the board, but with its
+/// owner.
 pub(super) fn tell_lapsed(tx: &mut Tx<'_>, team: &TeamRecord, task: &TaskRecord) -> Result<(), RuleError> {
     let (Some(owner), Some(released)) = (&task.owner, task.released_text()) else { return Ok(()) };
     let notice = v1::Notice {

@@ -1,5 +1,5 @@
-//! Tasks in remembered replies. Long fields are left out, because the store keeps a reply for at least a day. When a call is
-//! repeated, its reply is filled in with the task's current description and metadata.
+//! Tasks in remembered replies. Long fields are left out, because the store keeps a reply for at least a day. When a
+//! call is repeated, its reply is filled in with the task's current description and metadata.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::domain::tx::{RuleError, Tx};
 
-/// How many of the tasks that a task blocks are remembered. If there are more, a repeated call gets those that it blocks then.
+/// How many of the tasks that a task blocks are remembered. If there are more, a repeated call gets those that it
+/// blocks then.
 const BLOCKS_MAX: usize = 64;
 
 /// Returns a task as it is remembered.

@@ -1,10 +1,10 @@
 //! Backups: a whole store as lines of JSON, and back.
 //!
-//! - [`format`](self): what a line is. [`write`]: reads a store into lines. [`read`]: checks lines. [`restore`]: writes them into
-//!   an empty store of any kind.
+//! - [`format`](self): what a line is. [`write`]: reads a store into lines. [`read`]: checks lines. [`restore`]: writes
+//!   them into an empty store of any kind.
 //!
-//! The first line is a header, the last one a trailer with the numbers of lines of each sort and a checksum, so a file that was
-//! cut short or damaged is refused. Compressing them, and keeping them in files, is left to the caller.
+//! The first line is a header, the last one a trailer with the numbers of lines of each sort and a checksum, so a file
+//! that was cut short or damaged is refused. Compressing them, and keeping them in files, is left to the caller.
 
 mod format;
 mod read;

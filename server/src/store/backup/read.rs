@@ -22,7 +22,8 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Checks the next line, including the character that ends it. Returns what it holds, unless it is the first or the last.
+    /// Checks the next line, including the character that ends it. Returns what it holds, unless it is the first or the
+    /// last.
     pub fn line(&mut self, line: &[u8]) -> Result<Option<Item>, BackupError> {
         self.lines += 1;
         if self.has_ended {

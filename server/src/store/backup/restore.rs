@@ -3,8 +3,8 @@
 //! Everything goes through [`Store::commit`], so a restored store is like any other. The restored state is a new state
 //! of each record: its version is higher than any that the record had in the store that the backup is from.
 //!
-//! While a restore is under way, a marker is in the store. A coordinator does not serve a store with a marker, and the next
-//! restore starts over.
+//! While a restore is under way, a marker is in the store. A coordinator does not serve a store with a marker, and the
+//! next restore starts over.
 
 use std::{collections::BTreeSet, io::BufRead, sync::LazyLock, time::Duration};
 
@@ -41,8 +41,8 @@ pub async fn is_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(found.iter().any(Option::is_some))
 }
 
-/// Writes a backup into an empty store. Check the backup first: this finds damage only when it gets there. If it fails, or ends
-/// early, restore again: that removes what this has written. `progress` learns what has been read so far.
+/// Writes a backup into an empty store. Check the backup first: this finds damage only when it gets there. If it fails,
+/// or ends early, restore again: that removes what this has written. `progress` learns what has been read so far.
 pub async fn restore<R: BufRead>(
     store: &dyn Store,
     mut from: Reader<R>,
@@ -199,7 +199,8 @@ impl<'s> Batch<'s> {
         }
     }
 
-    /// Commits each write of a transaction whose idempotency keys are partly there already, because a backup may have one twice.
+    /// Commits each write of a transaction whose idempotency keys are partly there already, because a backup may have
+    /// one twice.
     async fn commit_one_by_one(&self, namespace: &Namespace, txn: Txn) -> Result<(), BackupError> {
         for write in txn.writes {
             let remembered = match &write {

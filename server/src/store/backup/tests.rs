@@ -58,7 +58,8 @@ async fn damaged_backup_is_refused() {
     for at in 0..all.len() {
         let mut damaged = all.clone();
         damaged[at] ^= 1;
-        // Other letters in the header of the trailer's counts would be another valid backup only if the checksum matched.
+        // Other letters in the header of the trailer's counts would be another valid backup only if the checksum
+        // matched.
         assert!(check(&damaged).is_err(), "byte {at}: {}", String::from_utf8_lossy(&damaged));
     }
     let text = String::from_utf8(all).unwrap();

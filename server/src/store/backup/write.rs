@@ -12,8 +12,8 @@ use crate::store::{
 /// About how many bytes a piece has. It has more only if a single line does.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Sends a backup of the store, in pieces of whole lines, as fast as they are received. Returns what it holds. The store goes on
-/// serving. See [`Export::export`](crate::store::Export::export) for what instant it shows.
+/// Sends a backup of the store, in pieces of whole lines, as fast as they are received. Returns what it holds. The
+/// store goes on serving. See [`Export::export`](crate::store::Export::export) for what instant it shows.
 pub async fn write(store: &dyn Store, to: mpsc::Sender<Bytes>) -> Result<Counts, StoreError> {
     let (items, mut exported) = mpsc::channel::<Item>(ITEMS_MAX);
     let exporting = async move { store.export(&items).await };

@@ -94,8 +94,8 @@ macro_rules! for_each_promise {
 }
 pub(super) use for_each_promise;
 
-/// Checks all promises one after the other, for backends that take long to start. `$open` makes a harness from each promise's
-/// name. Use it in an async function.
+/// Checks all promises one after the other, for backends that take long to start. `$open` makes a harness from each
+/// promise's name. Use it in an async function.
 macro_rules! every_promise {
     ($open:expr) => {
         $crate::store::conformance::with_promises! { promises_in_turn! $open; }

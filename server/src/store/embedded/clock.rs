@@ -4,7 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-/// How far ahead the wall clock must be before this clock follows it. The monotonic clock stops while the machine sleeps.
+/// How far ahead the wall clock must be before this clock follows it. The monotonic clock stops while the machine
+/// sleeps.
 const JUMP_MS_MIN: u64 = 10_000;
 
 /// A clock in milliseconds since 1970 that never goes backwards and never stops.

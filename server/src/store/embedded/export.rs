@@ -1,7 +1,7 @@
 //! Reads the whole file, as of one instant.
 //!
-//! All of it is read in one read transaction. While that is open, the file keeps the pages that commits replace, so it grows by as
-//! much as is written meanwhile, and reuses the space afterwards.
+//! All of it is read in one read transaction. While that is open, the file keeps the pages that commits replace, so it
+//! grows by as much as is written meanwhile, and reuses the space afterwards.
 
 use std::collections::BTreeSet;
 

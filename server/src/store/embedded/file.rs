@@ -179,7 +179,8 @@ impl StoreFile {
             }
             std::mem::replace(&mut *current, state)
         };
-        // Closing commits, so do it outside the lock, where no reader waits. After redb panicked once, it panics here again.
+        // Closing commits, so do it outside the lock, where no reader waits. After redb panicked once, it panics here
+        // again.
         let closed = catch_panic(|| {
             drop(old);
             Ok(())
@@ -219,8 +220,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Creates the tables of a new file, or reads the facts of an existing one. Counts what namespaces hold in a file that was last
-/// written by a release that does not count. `name` is the file's, for errors.
+/// Creates the tables of a new file, or reads the facts of an existing one. Counts what namespaces hold in a file that
+/// was last written by a release that does not count. `name` is the file's, for errors.
 fn prepare(name: &str, database: &Database) -> Result<Facts> {
     let txn = database.begin_write()?;
     let mut facts = txn.open_table(FACTS)?;
@@ -276,8 +277,8 @@ fn release_name(release: u64) -> String {
     format!("{}.{}.{}", release / 1_000_000, release / 1_000 % 1_000, release % 1_000)
 }
 
-/// Returns an opener for the file at `path`, which waits up to `grace` for another process to release it. It creates a missing
-/// file, unless the reserve shows that there was one.
+/// Returns an opener for the file at `path`, which waits up to `grace` for another process to release it. It creates a
+/// missing file, unless the reserve shows that there was one.
 pub(super) fn on_disk(path: &Path, grace: Duration, reserve: Reserve) -> Opener {
     let path = path.to_owned();
     Box::new(move || {

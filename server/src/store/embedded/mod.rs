@@ -1,12 +1,12 @@
 //! The embedded store: one file on this machine, for one coordinator.
 //!
-//! One thread writes (group commit). It takes every queued transaction, evaluates each against the result of the ones before
-//! it, commits them all with one flush to disk, and only then acknowledges them. Under load, transactions share the cost of the
-//! flush; without load, none waits for others. Reads see the last commit and never block.
+//! One thread writes (group commit). It takes every queued transaction, evaluates each against the result of the ones
+//! before it, commits them all with one flush to disk, and only then acknowledges them. Under load, transactions share
+//! the cost of the flush; without load, none waits for others. Reads see the last commit and never block.
 //!
-//! While the disk is full, transactions fail with [`StoreError::Full`], except those that a full store applies: they use the space
-//! of a reserve, as long as no other program takes it. The writer looks for room once a second. Reads keep working. A failed
-//! flush stops the store until the process restarts.
+//! While the disk is full, transactions fail with [`StoreError::Full`], except those that a full store applies: they
+//! use the space of a reserve, as long as no other program takes it. The writer looks for room once a second. Reads
+//! keep working. A failed flush stops the store until the process restarts.
 //!
 //! While the file's path does not lead to the open file, because someone deleted or replaced it, transactions fail with
 //! [`StoreError::Unusable`]. Reads keep working.
@@ -48,8 +48,8 @@ use super::{
 /// The maximum number of entries read on the caller's thread; longer ranges are read on a blocking thread.
 const ENTRIES_INLINE_MAX: usize = 128;
 
-/// How long opening waits for another process to release the file. A process killed a moment ago holds its files until its
-/// last flush is done.
+/// How long opening waits for another process to release the file. A process killed a moment ago holds its files until
+/// its last flush is done.
 const RELEASE_GRACE: Duration = Duration::from_secs(3);
 
 /// The store in one file on this machine. See the [module](self).
@@ -69,9 +69,10 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the file at `path`, or creates it with access for this user only. Its directory must exist.
     ///
-    /// Blocks while it checks a file that was not closed cleanly. Fails with [`StoreError::Unavailable`] if another coordinator
-    /// keeps the file open for some seconds, with [`StoreError::Corrupt`] if the file is not a store or is damaged, and with
-    /// [`StoreError::Unusable`] if it is of a newer version, or missing or empty although there was a store.
+    /// Blocks while it checks a file that was not closed cleanly. Fails with [`StoreError::Unavailable`] if another
+    /// coordinator keeps the file open for some seconds, with [`StoreError::Corrupt`] if the file is not a store or is
+    /// damaged, and with [`StoreError::Unusable`] if it is of a newer version, or missing or empty although there was a
+    /// store.
     pub fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
         Self::open_within(path, RELEASE_GRACE)
     }

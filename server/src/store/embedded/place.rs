@@ -1,7 +1,7 @@
 //! The path of the store's file, and whether it still leads to the file that the store has open.
 //!
-//! A file that was deleted or replaced works until it is closed. What a coordinator wrote to it would then be gone, however
-//! often it was flushed.
+//! A file that was deleted or replaced works until it is closed. What a coordinator wrote to it would then be gone,
+//! however often it was flushed.
 
 use std::{
     fs::{self, File},
@@ -41,8 +41,8 @@ impl Place {
         })
     }
 
-    /// Fails with [`StoreError::Unusable`] if the path does not lead to the file, and logs what to do. Succeeds again once the
-    /// file is back; a copy of it is another file.
+    /// Fails with [`StoreError::Unusable`] if the path does not lead to the file, and logs what to do. Succeeds again
+    /// once the file is back; a copy of it is another file.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         let Some(loss) = self.find_loss() else {
             self.is_reported.store(false, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The reserve: a small file beside the store's, given up when the disk is full so that the store can still be drained.
 //!
-//! It also shows that there is a store. If the store's file is missing or empty but the reserve is there, the store was lost,
-//! and the coordinator must not silently start with an empty one.
+//! It also shows that there is a store. If the store's file is missing or empty but the reserve is there, the store was
+//! lost, and the coordinator must not silently start with an empty one.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -50,8 +50,8 @@ impl Reserve {
         })
     }
 
-    /// Takes up the space. Fails if the disk is full, or if as much again is not free: otherwise the next commit would find the disk
-    /// full, and the store would change its mind all the time.
+    /// Takes up the space. Fails if the disk is full, or if as much again is not free: otherwise the next commit would
+    /// find the disk full, and the store would change its mind all the time.
     pub(super) fn take(&self) -> io::Result<()> {
         if fs::metadata(&self.path).is_ok_and(|found| found.len() >= BYTES as u64) {
             return Ok(());

@@ -1,8 +1,8 @@
 //! The layout of namespaces in the tables of the file.
 //!
-//! Every key starts with its namespace (preceded by the day in [`REPLIES`]). Every part of a key except the last ends with a
-//! zero byte, and numbers are big-endian. Related data is therefore adjacent: the entries of a stream in order, and the
-//! idempotency keys of one day, which end up next to each other if they start with a time.
+//! Every key starts with its namespace (preceded by the day in [`REPLIES`]). Every part of a key except the last ends
+//! with a zero byte, and numbers are big-endian. Related data is therefore adjacent: the entries of a stream in order,
+//! and the idempotency keys of one day, which end up next to each other if they start with a time.
 
 use std::collections::HashMap;
 
@@ -27,8 +27,8 @@ pub(super) const ENTRIES: Definition = TableDefinition::new("entries");
 pub(super) const LEASES: Definition = TableDefinition::new("leases");
 /// `day namespace 0 idempotency key` -> reply.
 pub(super) const REPLIES: Definition = TableDefinition::new("replies");
-/// `namespace 0` -> the bytes of records and entries, the day of the last reply, the bytes of the replies of that day, and of the
-/// day before.
+/// `namespace 0` -> the bytes of records and entries, the day of the last reply, the bytes of the replies of that day,
+/// and of the day before.
 pub(super) const USAGE: Definition = TableDefinition::new("usage");
 /// One of the names below -> a number.
 pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("facts");
@@ -37,7 +37,8 @@ pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefin
 pub(super) const FORMAT: &str = "format";
 /// The last version given to a record.
 pub(super) const VERSION: &str = "version";
-/// The last version at a commit that counted. If it is not [`VERSION`], a release that does not count has written since.
+/// The last version at a commit that counted. If it is not [`VERSION`], a release that does not count has written
+/// since.
 pub(super) const COUNTED: &str = "counted";
 /// The clock at the last commit.
 pub(super) const CLOCK_MS: &str = "clock_ms";
@@ -59,7 +60,8 @@ pub(super) struct Tables<'txn> {
     pub(super) facts: Table<'txn, &'static str, u64>,
     /// The usages that the batch has changed.
     usages: HashMap<Vec<u8>, Usage>,
-    /// The extents that the batch has changed. A busy stream changes with every transaction of the batch, but is written once.
+    /// The extents that the batch has changed. A busy stream changes with every transaction of the batch, but is
+    /// written once.
     extents: HashMap<Vec<u8>, Extent>,
 }
 
@@ -107,7 +109,8 @@ impl<'txn> Tables<'txn> {
         self.usages.insert(prefix(namespace), usage);
     }
 
-    /// Counts everything, after a release that does not count has written. `day`: the last day on which it may have written.
+    /// Counts everything, after a release that does not count has written. `day`: the last day on which it may have
+    /// written.
     pub(super) fn recount(&mut self, day: u64) -> Result<()> {
         fn usage_of<'u>(usages: &'u mut HashMap<Vec<u8>, Usage>, key: &[u8], day: u64) -> &'u mut Usage {
             usages.entry(first_part(key).to_vec()).or_insert(Usage { day, ..Usage::default() })

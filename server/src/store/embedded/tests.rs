@@ -405,8 +405,8 @@ impl StorageBackend for RecordingDisk {
     }
 }
 
-/// Returns possible contents of a disk whose power failed after these steps: everything flushed, and a random subset of the sectors
-/// written later.
+/// Returns possible contents of a disk whose power failed after these steps: everything flushed, and a random subset of
+/// the sectors written later.
 fn after_power_failed(steps: &[Step], random: &mut StdRng) -> Vec<u8> {
     const SECTOR: usize = 512;
     let flushed = steps.iter().rposition(|step| matches!(step, Step::Flushed)).map_or(0, |at| at + 1);
@@ -504,7 +504,8 @@ async fn failed_flush_stops_the_store_until_restart() {
     assert_eq!(sequences(&store).await.first(), Some(&1));
 }
 
-/// Found by fuzzing: a panic poisoned redb's locks, so that closing the database panicked too, in the thread that dropped it.
+/// Found by fuzzing: a panic poisoned redb's locks, so that closing the database panicked too, in the thread that
+/// dropped it.
 #[tokio::test]
 async fn store_whose_writer_panicked_fails_calls_and_closes_without_a_panic() {
     // More than fits into the file.

@@ -145,8 +145,8 @@ impl Writer {
         }
     }
 
-    /// Carries out requests together. If the file is lost, refuses all of them. If the disk is full, refuses those that a full
-    /// store does not apply.
+    /// Carries out requests together. If the file is lost, refuses all of them. If the disk is full, refuses those that
+    /// a full store does not apply.
     fn carry_out_all(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
         if let Err(lost) = self.file.check_place() {
             return each(Err(lost), requests.len());
@@ -300,8 +300,8 @@ impl Writer {
                 (self.file.explain(redb::Error::Io(error)), true)
             }
             BatchError::Committing(error) => {
-                // After a failed flush, the kernel may consider pages written that never reached the disk. Reading them back
-                // proves nothing.
+                // After a failed flush, the kernel may consider pages written that never reached the disk. Reading them
+                // back proves nothing.
                 let reason = self.file.explain(error);
                 let error = StoreError::Unavailable(format!(
                     "{reason}; after a failed flush the coordinator does not use the file until it is restarted"

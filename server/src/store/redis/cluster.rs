@@ -1,14 +1,14 @@
 //! Routes calls to the nodes of a cluster.
 //!
-//! All keys of a namespace share one hash tag, so a namespace is one slot. The slot map is corrected whenever a node redirects a
-//! call, and reread every few seconds and whenever a node is lost.
+//! All keys of a namespace share one hash tag, so a namespace is one slot. The slot map is corrected whenever a node
+//! redirects a call, and reread every few seconds and whenever a node is lost.
 //!
-//! While a slot migrates, some of its keys are on the old node and some on the new one. A call that finds all its keys on the old
-//! node succeeds there; any other waits up to [`MIGRATION_WAIT_MAX`] for the migration to end. Calls never go to the new node
-//! earlier, because it would treat an idempotency key that has not arrived as unused.
+//! While a slot migrates, some of its keys are on the old node and some on the new one. A call that finds all its keys
+//! on the old node succeeds there; any other waits up to [`MIGRATION_WAIT_MAX`] for the migration to end. Calls never
+//! go to the new node earlier, because it would treat an idempotency key that has not arrived as unused.
 //!
-//! Architecture invariant: a call that may have been executed is never repeated. Library clients for clusters do repeat them, so
-//! this module does its own routing.
+//! Architecture invariant: a call that may have been executed is never repeated. Library clients for clusters do repeat
+//! them, so this module does its own routing.
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
@@ -79,8 +79,8 @@ impl Cluster {
         usize::from(crc16::State::<crc16::XMODEM>::calculate(tag.as_bytes())) % SLOTS
     }
 
-    /// Calls the node that owns a slot, and follows the slot if it moves. Waits as long as `migration_wait` while it migrates, and
-    /// then fails with [`Recovery::WaitForSlot`].
+    /// Calls the node that owns a slot, and follows the slot if it moves. Waits as long as `migration_wait` while it
+    /// migrates, and then fails with [`Recovery::WaitForSlot`].
     pub(super) async fn at_slot<T, F>(
         self: &Arc<Self>,
         slot: usize,

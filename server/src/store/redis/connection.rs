@@ -48,8 +48,8 @@ impl Reply {
         Self { value, durability: self.durability, history: self.history.clone(), by: self.by.clone() }
     }
 
-    /// Waits until enough replicas have the commit, and returns its durability. `mark` names a key in the same slot that may
-    /// be set and deleted.
+    /// Waits until enough replicas have the commit, and returns its durability. `mark` names a key in the same slot
+    /// that may be set and deleted.
     pub(super) async fn replicated(&self, mark: impl FnOnce() -> String) -> Result<Durability, StoreError> {
         match &self.by.waits {
             Some(waits) => waits.wait(mark(), self.history.clone()).await.map(|()| Durability::Replicated),
@@ -93,9 +93,9 @@ impl Connection {
         }
     }
 
-    /// Reads the server's durability settings, its history, and the store's marker if it is at `marker`. If the server refuses to
-    /// reveal its settings, commits count as not fsynced; if it refuses to reveal its replication ID, what a failover loses goes
-    /// undetected.
+    /// Reads the server's durability settings, its history, and the store's marker if it is at `marker`. If the server
+    /// refuses to reveal its settings, commits count as not fsynced; if it refuses to reveal its replication ID, what a
+    /// failover loses goes undetected.
     pub(super) async fn refresh(&self, marker: Option<&MarkerPlace>) -> Result<Option<Marker>, RedisError> {
         let mut query = redis::cmd("CONFIG");
         query.arg("GET").arg("appendonly").arg("appendfsync");

@@ -1,21 +1,22 @@
 //! Detects commits that Redis acknowledged and then lost.
 //!
-//! A replica that takes over can lack its primary's last commits, and a server without persistence comes back empty. Both start
-//! a new *history*: Redis gives every run of a primary its own replication ID. A store that is emptied, as by FLUSHALL, starts a
-//! new history, too, because its marker's random id is part of the history (see `marker.rs`). So:
-//! - every commit states the history it runs under, and the meta hash of its namespace keeps the last few histories, each with its
-//!   *floor*: the namespace's version when that history began; and the version of the commit that created the namespace;
+//! A replica that takes over can lack its primary's last commits, and a server without persistence comes back empty.
+//! Both start a new *history*: Redis gives every run of a primary its own replication ID. A store that is emptied, as
+//! by FLUSHALL, starts a new history, too, because its marker's random id is part of the history (see `marker.rs`). So:
+//! - every commit states the history it runs under, and the meta hash of its namespace keeps the last few histories,
+//!   each with its *floor*: the namespace's version when that history began; and the version of the commit that created
+//!   the namespace;
 //! - the coordinator remembers, for each namespace, the last version acknowledged to it, and under which history;
-//! - when a server shows a new history, the coordinator checks every namespace it remembers. A version above the floor of the
-//!   history that came next was lost. Later commits, by any coordinator, do not hide that.
+//! - when a server shows a new history, the coordinator checks every namespace it remembers. A version above the floor
+//!   of the history that came next was lost. Later commits, by any coordinator, do not hide that.
 //!
-//! A namespace that no longer exists, or that was created again, was lost too, unless a coordinator dropped it; a drop is
-//! published to all coordinators. If a drop happens elsewhere while this coordinator is disconnected, in the very seconds in which
-//! the history changes, it is reported as a loss although nothing was lost.
+//! A namespace that no longer exists, or that was created again, was lost too, unless a coordinator dropped it; a drop
+//! is published to all coordinators. If a drop happens elsewhere while this coordinator is disconnected, in the very
+//! seconds in which the history changes, it is reported as a loss although nothing was lost.
 //!
-//! Two kinds of losses go undetected: those in namespaces that no running coordinator has written to, and those that start no
-//! new history. The latter are keys deleted while the marker stays, and an emptied node of a cluster, whose nodes share no
-//! marker.
+//! Two kinds of losses go undetected: those in namespaces that no running coordinator has written to, and those that
+//! start no new history. The latter are keys deleted while the marker stays, and an emptied node of a cluster, whose
+//! nodes share no marker.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -117,8 +118,8 @@ impl LossDetector {
             // Concurrent commits may be acknowledged in any order.
             Some(last) if last.version < new.version => *last = new,
             Some(_) => (),
-            // The commits under earlier histories, and before the namespace was created again, are still unchecked, and this
-            // commit says nothing about them.
+            // The commits under earlier histories, and before the namespace was created again, are still unchecked, and
+            // this commit says nothing about them.
             None => {
                 last.truncate(HISTORIES_MAX - 1);
                 last.push(new);
@@ -248,8 +249,8 @@ impl Acknowledged {
         past.is_some_and(|past| past.born == self.born)
     }
 
-    /// If the commit was lost, returns the last surviving version of its history, or 0 if none of it survived. `past`: the
-    /// namespace's contents, if it exists.
+    /// If the commit was lost, returns the last surviving version of its history, or 0 if none of it survived. `past`:
+    /// the namespace's contents, if it exists.
     fn lost_in(&self, past: Option<&StoredHistory>) -> Option<u64> {
         let kept = match past {
             None => 0,

@@ -23,8 +23,8 @@ pub(super) enum Recovery {
     None,
     /// The server is gone or is not the primary: look for its replacement, and fail.
     FindServer,
-    /// Another cluster node owns the slot, at `HOST:PORT`. An empty host means the host of the node that answered. The call was
-    /// not executed.
+    /// Another cluster node owns the slot, at `HOST:PORT`. An empty host means the host of the node that answered. The
+    /// call was not executed.
     Redirect(String),
     /// The slot is migrating, and the call's keys are not all on one node. The call was not executed.
     WaitForSlot,
@@ -37,8 +37,8 @@ impl CallError {
         let code = code(error);
         let recovery = match code.as_deref() {
             Some("MOVED") => moved_to(error).map_or(Recovery::FindServer, Recovery::Redirect),
-            // The function reads keys that are known only once it runs (see commit.lua), so only a node that owns the whole
-            // slot may run it. Hence an ASK is never followed.
+            // The function reads keys that are known only once it runs (see commit.lua), so only a node that owns the
+            // whole slot may run it. Hence an ASK is never followed.
             Some("ASK" | "TRYAGAIN") => Recovery::WaitForSlot,
             Some("ERR") if text.contains("non local key") => Recovery::WaitForSlot,
             Some("READONLY" | "CLUSTERDOWN" | "MASTERDOWN") => Recovery::FindServer,

@@ -1,10 +1,10 @@
 //! Reads everything in Redis, each namespace as of one instant.
 //!
-//! A namespace cannot be read in one command: its reply would have to fit into memory, here and in the server. Reading it in parts
-//! until no commit comes in between would never end for a busy team. So a function copies the keys of the namespace under other
-//! names (`x:<id>:` in front of what follows the namespace), which takes one step and no transfer. The copy is then read
-//! in parts, and deleted. One copy exists at a time, besides that of the directory; if this coordinator dies, it
-//! expires.
+//! A namespace cannot be read in one command: its reply would have to fit into memory, here and in the server. Reading
+//! it in parts until no commit comes in between would never end for a busy team. So a function copies the keys of the
+//! namespace under other names (`x:<id>:` in front of what follows the namespace), which takes one step and no
+//! transfer. The copy is then read in parts, and deleted. One copy exists at a time, besides that of the directory; if
+//! this coordinator dies, it expires.
 //!
 //! The directory is copied first and read last. A namespace that was created after that is left out, so everything in
 //! an export existed when the directory was copied.
@@ -197,8 +197,8 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let mut fields = Fields::of(self, copied, key).await?;
         while let Some(page) = fields.next().await? {
-            // A page may have the version of a record without its data, or the other way around. Each record is sent with
-            // its version.
+            // A page may have the version of a record without its data, or the other way around. Each record is sent
+            // with its version.
             let mut data: HashMap<&str, &Value> = HashMap::new();
             let mut ids = Vec::new();
             for (field, value) in &page {

@@ -1,8 +1,8 @@
 //! Encodes transactions as arguments of the functions in `commit.lua`, and decodes the replies.
 //!
-//! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the position of a key among the
-//! function's keys; 1 is the meta hash. If there are several transactions, they share the keys, and each is preceded by
-//! the number of its arguments.
+//! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the position of a key
+//! among the function's keys; 1 is the meta hash. If there are several transactions, they share the keys, and each is
+//! preceded by the number of its arguments.
 //!
 //! | operation | arguments |
 //! |---|---|
@@ -37,8 +37,8 @@ const WEIGHT_MAX: u64 = 1 << 40;
 /// The maximum number of entries per removal, because the function reads what it removes.
 const RUN_MAX: u64 = 64;
 
-/// Returns whether a transaction only frees memory: it neither appends nor remembers a reply, and it either removes or ends
-/// something or puts nothing. Such a transaction does not wait for replicas.
+/// Returns whether a transaction only frees memory: it neither appends nor remembers a reply, and it either removes or
+/// ends something or puts nothing. Such a transaction does not wait for replicas.
 pub(super) fn only_frees_memory(txn: &Txn) -> bool {
     let grows = |write: &Write| {
         matches!(write, Write::Append { .. } | Write::SkipTo { .. } | Write::Raise { .. } | Write::RememberReply { .. })
@@ -54,7 +54,8 @@ pub(super) fn only_frees_memory(txn: &Txn) -> bool {
 fn goes_alone(names: &Keys, write: &Write) -> bool {
     match write {
         Write::Raise { .. } => true,
-        // It may empty a key, which then vanishes. While the slot migrates, a later transaction of the call could no longer write it.
+        // It may empty a key, which then vanishes. While the slot migrates, a later transaction of the call could no
+        // longer write it.
         Write::Delete { .. } | Write::EndLease { .. } | Write::DropNamespace => names.are_in_cluster(),
         _ => false,
     }

@@ -5,7 +5,8 @@ use redis::{Arg, Cmd};
 /// The library's source.
 const BODY: &str = concat!(include_str!("commit.lua"), include_str!("snapshot.lua"));
 
-/// Makes the library's source a script: collects the functions instead of registering them, for the line after it to call one.
+/// Makes the library's source a script: collects the functions instead of registering them, for the line after it to
+/// call one.
 const AS_SCRIPT: &str = "local functions = {}
 local redis = setmetatable({register_function = function(name, callback)
   if type(name) == 'table' then name, callback = name.function_name, name.callback end
@@ -42,8 +43,8 @@ impl Function {
     }
 }
 
-/// The library. Its name contains a hash of its source, so that coordinators of different versions can share a server without
-/// replacing each other's library.
+/// The library. Its name contains a hash of its source, so that coordinators of different versions can share a server
+/// without replacing each other's library.
 #[derive(Debug)]
 pub(super) struct FunctionLibrary {
     name: String,
@@ -70,13 +71,14 @@ impl FunctionLibrary {
         format!("{}_{suffix}", self.name)
     }
 
-    /// Returns whether a server's error text names one of the functions, or the script that [`FunctionLibrary::as_script`] sends.
+    /// Returns whether a server's error text names one of the functions, or the script that
+    /// [`FunctionLibrary::as_script`] sends.
     pub(super) fn is_named_in(&self, text: &str) -> bool {
         text.contains(&self.name) || text.contains("user_script")
     }
 
-    /// Rewrites a call to a function that runs when memory is full, for a server that lacks the library. A full server loads no
-    /// library, but runs scripts with the flag `allow-oom`.
+    /// Rewrites a call to a function that runs when memory is full, for a server that lacks the library. A full server
+    /// loads no library, but runs scripts with the flag `allow-oom`.
     pub(super) fn as_script(&self, call: &Cmd, function: Function) -> Cmd {
         let (library, name) = (&self.name, self.name_of(function));
         let mut script = redis::cmd("EVAL");

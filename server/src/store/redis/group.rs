@@ -1,16 +1,18 @@
 //! Group commit: transactions of a namespace that arrive while others are under way go to the server together.
 //!
-//! While fewer than [`CALLS_MAX`] calls for a namespace are under way, a transaction is sent at once, alone, by its caller. What arrives
-//! later waits until one of the calls returns, or until [`WAITING_MAX`] wait, and then goes in one call. So neither the coordinator nor
-//! the server waits for the other, and a transaction that arrives alone is not delayed.
+//! While fewer than [`CALLS_MAX`] calls for a namespace are under way, a transaction is sent at once, alone, by its
+//! caller. What arrives later waits until one of the calls returns, or until [`WAITING_MAX`] wait, and then goes in one
+//! call. So neither the coordinator nor the server waits for the other, and a transaction that arrives alone is not
+//! delayed.
 //!
-//! Each transaction has its own outcome, as if it had been sent alone. A call that the server refuses, or whose answer is lost,
-//! fails each transaction in it. A transaction that is known to have written nothing, because it failed only in the company of others,
-//! is sent again, alone. For example, while a slot of a cluster migrates, a call needs all of its keys on one node. Those of one
-//! transaction may be there although those of another are not.
+//! Each transaction has its own outcome, as if it had been sent alone. A call that the server refuses, or whose answer
+//! is lost, fails each transaction in it. A transaction that is known to have written nothing, because it failed only
+//! in the company of others, is sent again, alone. For example, while a slot of a cluster migrates, a call needs all of
+//! its keys on one node. Those of one transaction may be there although those of another are not.
 //!
-//! Transactions are sent in the order of their arrival, except those that are sent again. Nothing depends on that order: a caller
-//! that needs an order waits for the first outcome before the second call, and each transaction checks what it relies on.
+//! Transactions are sent in the order of their arrival, except those that are sent again. Nothing depends on that
+//! order: a caller that needs an order waits for the first outcome before the second call, and each transaction checks
+//! what it relies on.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -33,12 +35,12 @@ use super::{
 };
 use crate::store::{Namespace, StoreError};
 
-/// How many calls for a namespace are under way before transactions wait. With fewer, the coordinator and the server wait for each
-/// other; with more, each call carries less.
+/// How many calls for a namespace are under way before transactions wait. With fewer, the coordinator and the server
+/// wait for each other; with more, each call carries less.
 pub(super) const CALLS_MAX: usize = 8;
 
-/// How many transactions wait before they are sent in any case, which is also how many go in one call. The server does nothing else
-/// meanwhile: about 20 us for each.
+/// How many transactions wait before they are sent in any case, which is also how many go in one call. The server does
+/// nothing else meanwhile: about 20 us for each.
 const WAITING_MAX: usize = 32;
 
 /// How many bytes the transactions of a call have, unless a single one has more.

@@ -1,16 +1,18 @@
 //! The names of keys, fields and messages in Redis.
 //!
-//! Every key of a namespace starts with `<prefix>:{<namespace>}:`, so that a cluster keeps a namespace in one slot. The rest of
-//! the key is one of:
+//! Every key of a namespace starts with `<prefix>:{<namespace>}:`, so that a cluster keeps a namespace in one slot. The
+//! rest of the key is one of:
 //! - `m`: the meta hash, with the fields
 //!   - `v`: the last version, in microseconds since 1970, which is also the namespace's clock;
-//!   - `c`: `<version> <version of the contents>`, written by commits that change nothing but leases: if `v` is still the first
+//!   - `c`: `<version> <version of the contents>`, written by commits that change nothing but leases: if `v` is still
+//!     the first
 //!     one, what the namespace holds apart from them has the second;
 //!   - `e`: `<day> <day before>`, the days whose idempotency keys exist and expire; the second may be missing;
 //!   - `h`: the server's histories, `<id> <floor>;` each, newest first; see `data_loss.rs`;
 //!   - `b`: the version of the commit that created the namespace;
 //!   - `g`: how many losses were counted, and `gh`: under which history the last one was counted;
-//!   - `u`: `<bytes> <day> <replies> <replies before>`, the bytes of records and entries, and those of the replies that were remembered
+//!   - `u`: `<bytes> <day> <replies> <replies before>`, the bytes of records and entries, and those of the replies that
+//!     were remembered
 //!     on the day and on the day before; missing if the version that wrote the namespace did not count;
 //!   - `s:<stream>`: a stream's next sequence and its weight;
 //!   - the name of every other hash, so that the function finds everything it must drop;
@@ -35,8 +37,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Makes the names that start with `prefix`. Returns `None` if the prefix is not 1 to 100 visible ASCII characters without
-    /// braces. `is_single`: a single server knows all subscribers of a channel.
+    /// Makes the names that start with `prefix`. Returns `None` if the prefix is not 1 to 100 visible ASCII characters
+    /// without braces. `is_single`: a single server knows all subscribers of a channel.
     pub(super) fn new(prefix: &str, is_single: bool) -> Option<Self> {
         let fits = !prefix.is_empty()
             && prefix.len() <= 100
@@ -46,9 +48,9 @@ impl Keys {
         fits.then(|| Self { prefix: prefix.to_owned(), channels: iter::once(notifications).chain(own).collect() })
     }
 
-    /// Returns the channels to subscribe to. The first carries the notifications. On a single server there is a second, which only
-    /// this store subscribes to and which carries nothing: by comparing subscriber counts, the function sees whether any other
-    /// store listens.
+    /// Returns the channels to subscribe to. The first carries the notifications. On a single server there is a second,
+    /// which only this store subscribes to and which carries nothing: by comparing subscriber counts, the function sees
+    /// whether any other store listens.
     pub(super) fn channels(&self) -> &[String] {
         &self.channels
     }

@@ -1,7 +1,8 @@
 //! The marker: one key that tells which store this is, and in which format its data is.
 //!
-//! The first coordinator that connects to a store creates it, with a random id that becomes part of the server's history (see
-//! `data_loss.rs`). If the id changes, the store was emptied, for example by FLUSHALL, or replaced by another one.
+//! The first coordinator that connects to a store creates it, with a random id that becomes part of the server's
+//! history (see `data_loss.rs`). If the id changes, the store was emptied, for example by FLUSHALL, or replaced by
+//! another one.
 
 use redis::{Cmd, Value};
 

@@ -1,18 +1,19 @@
-//! The store in Redis or Valkey, for any number of coordinators: a single server, the primary behind Sentinels, or a cluster.
-//! `docs/redis.md` is the operator's manual: URLs, options, server settings and what they are worth.
+//! The store in Redis or Valkey, for any number of coordinators: a single server, the primary behind Sentinels, or a
+//! cluster. `docs/redis.md` is the operator's manual: URLs, options, server settings and what they are worth.
 //!
-//! A function that runs inside Redis executes transactions, and validates everything before it writes anything; see `commit.lua`.
-//! Each transaction has its own call, unless many arrive at the same time; see `group.rs`. All calls to a server share one
-//! connection and never block on it. Notifications use a separate connection, and so does waiting for replicas. A lost connection
-//! is re-established, if necessary to another primary. Meanwhile calls fail at once: with [`StoreError::Refusing`] if the server
-//! said that it executed nothing, otherwise with [`StoreError::Unavailable`].
+//! A function that runs inside Redis executes transactions, and validates everything before it writes anything; see
+//! `commit.lua`. Each transaction has its own call, unless many arrive at the same time; see `group.rs`. All calls to a
+//! server share one connection and never block on it. Notifications use a separate connection, and so does waiting for
+//! replicas. A lost connection is re-established, if necessary to another primary. Meanwhile calls fail at once: with
+//! [`StoreError::Refusing`] if the server said that it executed nothing, otherwise with [`StoreError::Unavailable`].
 //! This module never repeats a call that may have been executed.
 //!
-//! With `replicas=N`, a commit that was applied but not replicated in time fails with [`StoreError::DurabilityNotReached`].
-//! Transactions that only free memory do not wait. [`Store::losses`] reports acknowledged commits that were lost; `data_loss.rs`
-//! explains how they are detected.
+//! With `replicas=N`, a commit that was applied but not replicated in time fails with
+//! [`StoreError::DurabilityNotReached`]. Transactions that only free memory do not wait. [`Store::losses`] reports
+//! acknowledged commits that were lost; `data_loss.rs` explains how they are detected.
 //!
-//! Time is the server's. Versions derive from it, so that none is reused even if a server loses commits that it acknowledged.
+//! Time is the server's. Versions derive from it, so that none is reused even if a server loses commits that it
+//! acknowledged.
 
 mod cluster;
 mod connection;
@@ -58,8 +59,8 @@ use super::{
     Store, StoreError, Txn, Write, usage::DAY_MS,
 };
 
-/// How many times a read of one instant is attempted. A server executes the queries of a read back to back, unless there are
-/// too many to arrive in one piece.
+/// How many times a read of one instant is attempted. A server executes the queries of a read back to back, unless
+/// there are too many to arrive in one piece.
 const SNAPSHOT_ATTEMPTS_MAX: u32 = 100;
 
 /// The store in Redis. See the [module](self).
@@ -75,8 +76,9 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the servers that a URL names; `docs/redis.md` describes the URLs. All keys start with `prefix`: 1 to 100
-    /// visible ASCII characters without braces. Requires a Tokio runtime, in which the store keeps running tasks until dropped.
+    /// Connects to the servers that a URL names; `docs/redis.md` describes the URLs. All keys start with `prefix`: 1 to
+    /// 100 visible ASCII characters without braces. Requires a Tokio runtime, in which the store keeps running tasks
+    /// until dropped.
     pub async fn connect(url: &str, prefix: &str) -> Result<Arc<Self>, StoreError> {
         let (endpoint, replication) = url::parse(url)?;
         let keys = Keys::new(prefix, endpoint.is_single()).ok_or_else(|| {
@@ -113,8 +115,8 @@ impl RedisStore {
 
     /// Runs queries on a namespace, all as of one instant. Returns the namespace's version at that instant, too.
     ///
-    /// The version before and after the queries shows whether a commit came between them. MULTI would do the same, but a
-    /// server whose memory is full refuses every command in it, reads included.
+    /// The version before and after the queries shows whether a commit came between them. MULTI would do the same, but
+    /// a server whose memory is full refuses every command in it, reads included.
     async fn snapshot(&self, namespace: &Namespace, queries: &Pipeline) -> Result<(Value, Vec<Value>), StoreError> {
         let mut version = redis::cmd("HGET");
         version.arg(self.keys.meta(namespace)).arg("v");

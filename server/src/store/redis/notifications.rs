@@ -25,8 +25,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a failed attempt to subscribe.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Forwards notifications, forever. Renews a lost subscription, and then sends [`Notification::All`], because notifications were
-/// lost with it.
+/// Forwards notifications, forever. Renews a lost subscription, and then sends [`Notification::All`], because
+/// notifications were lost with it.
 pub(super) async fn listen(
     topology: &Topology,
     channels: &[String],

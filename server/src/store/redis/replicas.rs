@@ -1,9 +1,9 @@
 //! Waits until replicas have a commit.
 //!
-//! `WAIT` blocks its connection, so it gets a separate connection to the same server. It waits only for writes made earlier on that very
-//! connection. But a server has a single replication log, so a mark that is set there after a commit was acknowledged comes
-//! later in the log, and a replica that has the mark has the commit. One mark and one `WAIT` make a *round*, which covers every
-//! commit acknowledged before the round began.
+//! `WAIT` blocks its connection, so it gets a separate connection to the same server. It waits only for writes made
+//! earlier on that very connection. But a server has a single replication log, so a mark that is set there after a
+//! commit was acknowledged comes later in the log, and a replica that has the mark has the commit. One mark and one
+//! `WAIT` make a *round*, which covers every commit acknowledged before the round began.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,7 +48,8 @@ pub(super) struct ReplicaWaits {
 struct Waiter {
     /// A key of its namespace, to use as the mark.
     mark: String,
-    /// The history under which it was acknowledged, which starts with the replication ID. Each replication ID has its own log.
+    /// The history under which it was acknowledged, which starts with the replication ID. Each replication ID has its
+    /// own log.
     history: Arc<str>,
     reached: oneshot::Sender<Result<(), String>>,
 }
@@ -61,7 +62,8 @@ impl ReplicaWaits {
         Self { waiting }
     }
 
-    /// Waits until replicas have a commit that was acknowledged under `history`. `mark` is a key that may be set and deleted.
+    /// Waits until replicas have a commit that was acknowledged under `history`. `mark` is a key that may be set and
+    /// deleted.
     pub(super) async fn wait(&self, mark: String, history: Arc<str>) -> Result<(), StoreError> {
         let (reached, outcome) = oneshot::channel();
         let waiting = self.waiting.try_send(Waiter { mark, history, reached });

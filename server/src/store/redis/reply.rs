@@ -91,7 +91,8 @@ pub(super) fn usage(value: Value) -> Result<Usage, StoreError> {
     Ok(Usage { kept, day, replies, replies_before })
 }
 
-/// Parses the version of what a namespace holds apart from its leases, from its version, and its field `c` if it has one.
+/// Parses the version of what a namespace holds apart from its leases, from its version, and its field `c` if it has
+/// one.
 pub(super) fn contents_version(version: Value, leases: Value) -> Result<u64, StoreError> {
     if version == Value::Nil {
         return Ok(0);

@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::url;
 use crate::store::StoreError;
 
-/// How long Sentinels may take to answer. All are asked at once, and the first answer wins: a server that is no longer a
-/// primary says so itself.
+/// How long Sentinels may take to answer. All are asked at once, and the first answer wins: a server that is no longer
+/// a primary says so itself.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Sentinels, and the service to ask for.

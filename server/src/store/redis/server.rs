@@ -18,7 +18,8 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// How long a server may take to answer. Long enough that most lost connections are noticed first, except silently cut ones.
+/// How long a server may take to answer. Long enough that most lost connections are noticed first, except silently cut
+/// ones.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long connecting may take, including the setup calls.
@@ -146,7 +147,8 @@ impl Server {
         }
     }
 
-    /// Checks that the connection is alive and leads to the right server, and refreshes what the server says about itself.
+    /// Checks that the connection is alive and leads to the right server, and refreshes what the server says about
+    /// itself.
     pub(super) async fn check(self: &Arc<Self>) -> Result<(), StoreError> {
         let connection = self.connect().await?;
         if let Location::Primary(sentinels) = &self.location {

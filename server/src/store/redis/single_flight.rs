@@ -13,8 +13,8 @@ use crate::store::StoreError;
 
 /// Runs at most one attempt at a time.
 ///
-/// Callers that arrive while an attempt is running share its outcome instead of queuing an attempt each. The attempt runs in its
-/// own task, because a caller may go unpolled while it waits for another caller.
+/// Callers that arrive while an attempt is running share its outcome instead of queuing an attempt each. The attempt
+/// runs in its own task, because a caller may go unpolled while it waits for another caller.
 pub(super) struct SingleFlight<T> {
     in_flight: Arc<Mutex<Option<Flight<T>>>>,
 }
@@ -27,8 +27,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         Self { in_flight: Arc::default() }
     }
 
-    /// Joins the running attempt. If there is none, returns the outcome from `done`, or starts an attempt with `make` if `done`
-    /// has none. Requires a Tokio runtime.
+    /// Joins the running attempt. If there is none, returns the outcome from `done`, or starts an attempt with `make`
+    /// if `done` has none. Requires a Tokio runtime.
     pub(super) fn join<F>(&self, done: impl FnOnce() -> Option<T>, make: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = Result<T, StoreError>> + Send + 'static,

@@ -160,8 +160,8 @@ impl Topology {
         }
     }
 
-    /// Checks that the connections are alive, and refreshes what the servers say about themselves. Ignores errors: the next call
-    /// reports them.
+    /// Checks that the connections are alive, and refreshes what the servers say about themselves. Ignores errors: the
+    /// next call reports them.
     pub(super) async fn check(&self) {
         if let Self::Cluster(cluster) = self {
             let _ = cluster.refresh().await;
@@ -189,7 +189,8 @@ impl Topology {
         }
     }
 
-    /// Opens a separate connection that subscribes to channels. Cluster nodes forward messages to each other, so any node will do.
+    /// Opens a separate connection that subscribes to channels. Cluster nodes forward messages to each other, so any
+    /// node will do.
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<PubSub, StoreError> {
         match self {
             Self::Single(server) => server.subscribe(channels).await,

@@ -1,5 +1,5 @@
-//! Parses store URLs: which servers, how to connect to them, and how durable commits must be. `docs/redis.md` lists the forms and
-//! options.
+//! Parses store URLs: which servers, how to connect to them, and how durable commits must be. `docs/redis.md` lists the
+//! forms and options.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -49,7 +49,8 @@ impl Endpoint {
     }
 }
 
-/// Parses a URL into the servers and the replication policy. Errors never repeat the URL, because it may contain a password.
+/// Parses a URL into the servers and the replication policy. Errors never repeat the URL, because it may contain a
+/// password.
 pub(super) fn parse(url: &str) -> Result<(Endpoint, Option<ReplicationPolicy>), StoreError> {
     let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no `://`"))?;
     let (tls, form) = scheme_of(scheme)?;

@@ -499,7 +499,8 @@ impl Story {
         Some(Done::Accepted)
     }
 
-    /// Notes the copies of pending requests that the coordinator sent to a new lead, or because the approver has exited.
+    /// Notes the copies of pending requests that the coordinator sent to a new lead, or because the approver has
+    /// exited.
     async fn note_handed_on(&mut self) {
         for entry in self.team.history().await {
             let Some(v1::history_entry::Event::Message(message)) = entry.event else { continue };

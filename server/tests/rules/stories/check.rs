@@ -80,8 +80,8 @@ impl Story {
         }
     }
 
-    /// Checks that at most one shutdown and one plan, and a bounded number of permission requests, are pending for each member,
-    /// that they are for its present life, and that the member shows them.
+    /// Checks that at most one shutdown and one plan, and a bounded number of permission requests, are pending for each
+    /// member, that they are for its present life, and that the member shows them.
     fn check_pending(&self, members: &[v1::Member], requests: &[v1::Request]) {
         for member in members {
             for (kind, shown) in
@@ -144,7 +144,8 @@ impl Story {
             .collect();
         let (incarnation, seen) = (self.model.members[name].incarnation, &self.seen);
         let sent = &self.model.sent;
-        // A message that was delivered often enough may be dead-lettered, and so may a shutdown request for another life.
+        // A message that was delivered often enough may be dead-lettered, and so may a shutdown request for another
+        // life.
         let may_be_gone = |place: usize| {
             let was_shown = seen.get(&(sent[place].id.clone(), name.to_owned())).copied().unwrap_or_default();
             was_shown >= model::DELIVERIES_MAX || sent[place].only_for.is_some_and(|life| life != incarnation)

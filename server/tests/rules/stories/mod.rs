@@ -1,21 +1,24 @@
-//! Stories: random calls of members in every life and session, the lead, the operator and a stranger, on two coordinators, while
-//! time passes. After each step the team is compared with a [`model`] that is independent of the rules' code.
+//! Stories: random calls of members in every life and session, the lead, the operator and a stranger, on two
+//! coordinators, while time passes. After each step the team is compared with a [`model`] that is independent of the
+//! rules' code.
 //!
 //! A call must be accepted exactly if the model accepts it. Besides:
 //! - a refusal changes nothing;
-//! - a delivered message was sent as delivered, to this member; a session delivers it once and in order; a redelivery has a
-//!   higher count;
+//! - a delivered message was sent as delivered, to this member; a session delivers it once and in order; a redelivery
+//!   has a higher count;
 //! - an inbox is dense, and keeps each sender's order; it holds one notice of a kind about a thing, and notices take
 //!   no room from messages;
-//! - every accepted message reaches all its recipients, and ends processed or dead-lettered with the true cause, unless the
-//!   team is deleted;
-//! - members, requests and tasks are in the state that the model predicts, and the [board](crate::board_check) is sound;
+//! - every accepted message reaches all its recipients, and ends processed or dead-lettered with the true cause, unless
+//!   the team is deleted;
+//! - members, requests and tasks are in the state that the model predicts, and the [board](crate::board_check) is
+//!   sound;
 //! - a superseded, approved or stopped session ends with that reason;
-//! - of the lives of a name, only the latest can act; a name that is reserved has an order that is pending and not overdue;
-//!   no order goes to a host beyond its slots; a prompt reaches only the life that its order has begun, and later ones.
+//! - of the lives of a name, only the latest can act; a name that is reserved has an order that is pending and not
+//!   overdue; no order goes to a host beyond its slots; a prompt reaches only the life that its order has begun, and
+//!   later ones.
 //!
-//! The stores are compared with each other, too: the same story must read the same on both ([`transcript`]). `TEAMWIRE_SEED`
-//! selects the stories and `PROPTEST_CASES` their number.
+//! The stores are compared with each other, too: the same story must read the same on both ([`transcript`]).
+//! `TEAMWIRE_SEED` selects the stories and `PROPTEST_CASES` their number.
 //!
 //! These bugs were planted into the rules to see whether the stories find them; the default number of cases found each:
 //!
@@ -92,7 +95,8 @@ enum Done {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sessions {
     Deliver,
-    /// Sessions open without a client. What happens then depends on the calls alone, so that transcripts can be compared.
+    /// Sessions open without a client. What happens then depends on the calls alone, so that transcripts can be
+    /// compared.
     OpenOnly,
 }
 

@@ -1,4 +1,5 @@
-//! What a story shows to its clients, in a form that two stores have in common: without times, and with a number for each id.
+//! What a story shows to its clients, in a form that two stores have in common: without times, and with a number for
+//! each id.
 
 use std::{collections::HashMap, fmt::Debug};
 

@@ -1,5 +1,5 @@
-//! Reads a team's file, and checks it, so that `up` reports a mistake before it does anything. How long texts may be, and how many of
-//! something there may be, is for the coordinator to say.
+//! Reads a team's file, and checks it, so that `up` reports a mistake before it does anything. How long texts may be,
+//! and how many of something there may be, is for the coordinator to say.
 
 use std::{
     collections::BTreeSet,

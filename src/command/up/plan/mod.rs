@@ -1,7 +1,7 @@
 //! Plans what `up` does: compares a team's file with the team.
 //!
-//! Architecture invariant: planning is pure. Users rely on the property in [`tests`]: after a plan was carried out, the next
-//! one has nothing to do.
+//! Architecture invariant: planning is pure. Users rely on the property in [`tests`]: after a plan was carried out, the
+//! next one has nothing to do.
 
 use std::collections::BTreeMap;
 
@@ -132,8 +132,8 @@ pub(super) fn plan<'f>(file: &'f TeamFile, state: &State) -> Plan<'f> {
     plan
 }
 
-/// Returns whether the file needs a host on this machine: the file configures one, a member runs on it or is to be started
-/// there, or no other host can start a member that is missing.
+/// Returns whether the file needs a host on this machine: the file configures one, a member runs on it or is to be
+/// started there, or no other host can start a member that is missing.
 fn needs_local_host(file: &TeamFile, found: &Found) -> bool {
     let others = found.hosts.iter().filter(|host| !is_same(&host.name, LOCAL));
     let mut others: Vec<v1::Host> = others.cloned().collect();

@@ -8,8 +8,8 @@ use crate::history::What;
 /// The longest a process may run after its shutdown was approved: 40 s.
 const EXIT_US_MAX: u64 = 40_000_000;
 
-/// How long before a member's last approval an answer may have been decided without reaching it: a shutdown request overtakes
-/// answers. 5 s.
+/// How long before a member's last approval an answer may have been decided without reaching it: a shutdown request
+/// overtakes answers. 5 s.
 const ANSWER_US_MAX: u64 = 5_000_000;
 
 pub(super) fn fenced(index: &Index<'_>) -> Vec<String> {

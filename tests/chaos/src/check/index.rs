@@ -70,8 +70,8 @@ impl<'e> Index<'e> {
         index
     }
 
-    /// Returns whether a delivery may have left no trace in the store: the store lost its message, or the session that made
-    /// it had not noticed the loss yet.
+    /// Returns whether a delivery may have left no trace in the store: the store lost its message, or the session that
+    /// made it had not noticed the loss yet.
     pub(super) fn may_be_lost(&self, at_us: u64, message_id: &str) -> bool {
         let is_gone = !self.loss_windows.is_empty() && !self.finals.contains_key(message_id);
         is_gone || self.loss_windows.iter().any(|(from, until)| (*from..=*until + NOTICED_US).contains(&at_us))
@@ -110,8 +110,8 @@ pub(super) fn loss_windows(events: &[Event]) -> Vec<(u64, u64)> {
     windows.collect()
 }
 
-/// Rewrites the outcomes that a lossy window leaves unknown: everything answered in it, except sends whose answer promised
-/// more than APPLIED.
+/// Rewrites the outcomes that a lossy window leaves unknown: everything answered in it, except sends whose answer
+/// promised more than APPLIED.
 pub(super) fn doubt(events: &[Event]) -> Vec<Event> {
     let loss_windows = loss_windows(events);
     let doubted = events.iter().filter_map(|event| {

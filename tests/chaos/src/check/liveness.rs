@@ -8,8 +8,8 @@ use crate::history::What;
 /// The longest a send may take during a flood, on a machine that also runs the flood: 5 s.
 const ANSWER_US_MAX: u64 = 5_000_000;
 
-/// The memory bound of a coordinator with a handful of members and any number of strangers: 512 MiB, of which the embedded
-/// store may cache 256 MiB of its file.
+/// The memory bound of a coordinator with a handful of members and any number of strangers: 512 MiB, of which the
+/// embedded store may cache 256 MiB of its file.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 
 pub(super) fn progress(index: &Index<'_>) -> Vec<String> {

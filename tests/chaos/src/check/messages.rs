@@ -51,8 +51,8 @@ pub(super) fn nothing_lost(index: &Index<'_>) -> Vec<String> {
     lost
 }
 
-/// How long after its acknowledgement was confirmed a message may still be received, in microseconds: it was in flight to an earlier
-/// process, which `member-paused` stops for up to 8 s before it reads on.
+/// How long after its acknowledgement was confirmed a message may still be received, in microseconds: it was in flight
+/// to an earlier process, which `member-paused` stops for up to 8 s before it reads on.
 const IN_FLIGHT_US: u64 = 13_000_000;
 
 /// Returns the acknowledgements that each process saw confirmed, and when.
@@ -150,8 +150,9 @@ pub(super) fn nothing_duplicated(index: &Index<'_>) -> Vec<String> {
     doubled
 }
 
-/// Returns the deliveries that reached a process after one with a higher sequence. A shutdown request may come before its
-/// turn, so what it has overtaken may follow it; it may not come after its turn, and nothing else may leave its place.
+/// Returns the deliveries that reached a process after one with a higher sequence. A shutdown request may come before
+/// its turn, so what it has overtaken may follow it; it may not come after its turn, and nothing else may leave its
+/// place.
 fn out_of_turn(index: &Index<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut handed: BTreeSet<(Process<'_>, &str)> = BTreeSet::new();

@@ -1,11 +1,13 @@
-//! Orders: each is decided in time and starts one process or none, one process at a time works under a name, and nothing stays.
+//! Orders: each is decided in time and starts one process or none, one process at a time works under a name, and
+//! nothing stays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::index::{Index, Process};
 use crate::history::What;
 
-/// How long after its deadline an order may be undecided, and its name reserved, while the coordinators are out of order: 10 s.
+/// How long after its deadline an order may be undecided, and its name reserved, while the coordinators are out of
+/// order: 10 s.
 const SLACK_US: u64 = 10_000_000;
 
 /// How much later than its recorded time a decision takes effect: 1 s.
@@ -69,7 +71,8 @@ pub(super) fn orders(index: &Index<'_>) -> Vec<String> {
     wrong
 }
 
-/// Finds processes of one name of which the earlier got something done that it began after the later had got something done.
+/// Finds processes of one name of which the earlier got something done that it began after the later had got something
+/// done.
 pub(super) fn one_process(index: &Index<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     let spans = spans(index);

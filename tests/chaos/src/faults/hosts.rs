@@ -1,5 +1,5 @@
-//! Hosts that die, stop or run twice, runners that die before they have connected, and whatever else dies while an order is
-//! pending.
+//! Hosts that die, stop or run twice, runners that die before they have connected, and whatever else dies while an
+//! order is pending.
 
 use std::{env, io, process::Command, time::Duration};
 
@@ -50,7 +50,8 @@ pub(super) async fn kill(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng
     hosts(cluster)?.restart(at)
 }
 
-/// Runs hosts that die at a step of taking an order, each at its next one or the one after. Starts them again once one has died.
+/// Runs hosts that die at a step of taking an order, each at its next one or the one after. Starts them again once one
+/// has died.
 pub(super) async fn kill_at_step(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng) -> io::Result<()> {
     let step = STEPS.choose(random).unwrap_or(&STEPS[0]);
     let value = format!("{step}:{}", random.random_range(1..=2));
@@ -85,8 +86,8 @@ pub(super) async fn pause(cluster: &mut Cluster, draw: &Draw, random: &mut StdRn
     lost
 }
 
-/// Stops a host with everything that it has started until the coordinator counts it as lost. Starts another host under its
-/// name, continues with the first, and later puts the first back into its place.
+/// Stops a host with everything that it has started until the coordinator counts it as lost. Starts another host under
+/// its name, continues with the first, and later puts the first back into its place.
 pub(super) async fn replace(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng) -> io::Result<()> {
     let at = pick(cluster, random)?;
     let lead = cluster.lead.clone();
@@ -122,8 +123,8 @@ pub(super) async fn run_twice(cluster: &mut Cluster, draw: &Draw, random: &mut S
     hosts.restart(at)
 }
 
-/// Drops everything in one direction between a host, with its members, and the coordinators: from it, until the coordinators
-/// count it as lost, or to it.
+/// Drops everything in one direction between a host, with its members, and the coordinators: from it, until the
+/// coordinators count it as lost, or to it.
 pub(super) async fn cut(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng) -> io::Result<()> {
     let at = pick(cluster, random)?;
     note_cut_off(cluster)?;

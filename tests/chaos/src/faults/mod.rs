@@ -33,7 +33,8 @@ pub struct Fault {
     pub what: &'static str,
     /// The cluster it needs.
     pub spec: ClusterSpec,
-    /// The mix that includes it. A fault that needs its own cluster, takes long, or needs everything else intact is in none.
+    /// The mix that includes it. A fault that needs its own cluster, takes long, or needs everything else intact is in
+    /// none.
     pub mix: Option<Mix>,
     kind: Kind,
     stores: &'static [Store],
@@ -123,8 +124,8 @@ impl Fault {
         self.stores.contains(&store)
     }
 
-    /// Breaks something, waits, and heals it. `left`: how long faults are still to be injected. An attack by hostile members goes
-    /// on for as long.
+    /// Breaks something, waits, and heals it. `left`: how long faults are still to be injected. An attack by hostile
+    /// members goes on for as long.
     pub async fn inject(&self, cluster: &mut Cluster, left: Duration, random: &mut StdRng) -> io::Result<()> {
         let draw = Draw::new(cluster, random);
         match self.kind {

@@ -18,7 +18,8 @@ use crate::{
     history::{What, now_us},
 };
 
-/// How far the disk may lag behind the answers of a Redis with `appendfsync everysec`, in microseconds: 2 s, for a slow flush.
+/// How far the disk may lag behind the answers of a Redis with `appendfsync everysec`, in microseconds: 2 s, for a slow
+/// flush.
 const EVERYSEC_US: u64 = 2_000_000;
 
 /// The bytes that begin a transaction in Redis's append-only file.
@@ -79,8 +80,8 @@ pub(super) async fn flush_functions(cluster: &mut Cluster) -> io::Result<()> {
 
 /// Kills Redis and removes the last transactions from its append-only file.
 ///
-/// The cut falls between transactions: when it falls inside one, Redis 7.0.15 keeps the first half in its file and applies it
-/// together with later commands at its second start.
+/// The cut falls between transactions: when it falls inside one, Redis 7.0.15 keeps the first half in its file and
+/// applies it together with later commands at its second start.
 pub(super) async fn lose_writes(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng) -> io::Result<()> {
     let redis = redis(cluster)?;
     let log = newest_log(&redis.directory().join("appendonlydir"))?;
@@ -107,7 +108,8 @@ fn newest_log(directory: &Path) -> io::Result<PathBuf> {
     newest.ok_or_else(|| io::Error::other("Redis has no append-only file"))
 }
 
-/// Kills the primary while its replica lags, waits until the replica took over, and restarts the old primary as its replica.
+/// Kills the primary while its replica lags, waits until the replica took over, and restarts the old primary as its
+/// replica.
 pub(super) async fn fail_over(cluster: &mut Cluster, draw: &Draw) -> io::Result<()> {
     let Some((servers, sentinel)) = &mut cluster.sentinel_pair else {
         return Err(io::Error::other("there is no Sentinel"));

@@ -83,7 +83,8 @@ async fn report_exits(play: &Play, at: usize, client: &Client) -> Result<(), Err
     Ok(())
 }
 
-/// Takes an order and starts its process, unless the program remembers that it did. Sometimes it is killed between two steps.
+/// Takes an order and starts its process, unless the program remembers that it did. Sometimes it is killed between two
+/// steps.
 async fn carry_out(play: &Play, at: usize, client: &Client, order: &str, name: &str) -> Result<(), Error> {
     if play.shared().machines[at].runners.contains_key(order) {
         return Ok(());

@@ -1,7 +1,7 @@
 //! A lead orders members from many hosts, while hosts are killed, cut off, lost and added.
 //!
-//! Each [`machine`] runs a host program and the processes that it has started, which outlive the program and die with the machine.
-//! The [`lead`] orders, and watches what the coordinators show. [`check`] examines what happened.
+//! Each [`machine`] runs a host program and the processes that it has started, which outlive the program and die with
+//! the machine. The [`lead`] orders, and watches what the coordinators show. [`check`] examines what happened.
 
 mod check;
 mod lead;
@@ -75,7 +75,8 @@ struct Process {
     order: String,
     name: String,
     incarnation: u64,
-    /// When its first call under its own credential returned, and when the last one that succeeded began. Zero: none did.
+    /// When its first call under its own credential returned, and when the last one that succeeded began. Zero: none
+    /// did.
     first_done_us: u64,
     last_begun_us: u64,
     /// The prompts that it was given.
@@ -231,7 +232,8 @@ impl Chaos {
                 self.repairs.push((until, Repair::Start(host)));
             }
             6..9 => {
-                // Shorter than a lease: a member that counts as lost and comes back may use a slot beyond those of its host.
+                // Shorter than a lease: a member that counts as lost and comes back may use a slot beyond those of its
+                // host.
                 let until = now + self.pause(200..15_000);
                 self.coordinators.iter().for_each(|coordinator| sim.partition(&*coordinator.host, &*host));
                 self.repairs.push((until, Repair::Connect(host)));

@@ -53,8 +53,8 @@ impl TestSentinel {
         self.port
     }
 
-    /// Sets after how long a silent server counts as gone, 500 ms at first. On a busy machine a server may well be silent for
-    /// as long as that, and what it answers while another one is made the primary is lost.
+    /// Sets after how long a silent server counts as gone, 500 ms at first. On a busy machine a server may well be
+    /// silent for as long as that, and what it answers while another one is made the primary is lost.
     pub async fn set_down_after(&self, silence: Duration) {
         let silence = silence.as_millis().to_string();
         self.ask(&["SET", Self::SERVICE, "down-after-milliseconds", &silence]).await.unwrap();

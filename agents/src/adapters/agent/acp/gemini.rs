@@ -1,7 +1,8 @@
 //! Repairs the sessions that Gemini CLI keeps, so that it can resume them any number of times.
 //!
-//! A Gemini CLI that resumes a session and is killed leaves a second file with the session's id, which has a header and nothing
-//! else. Its next start takes that file for the session, finds it damaged, and deletes every file of the session.
+//! A Gemini CLI that resumes a session and is killed leaves a second file with the session's id, which has a header and
+//! nothing else. Its next start takes that file for the session, finds it damaged, and deletes every file of the
+//! session.
 
 use std::{
     fs,

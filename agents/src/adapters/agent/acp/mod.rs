@@ -1,10 +1,10 @@
 //! Programs that speak version 1 of the Agent Client Protocol, such as Gemini CLI and opencode.
 //!
-//! They take one prompt at a time: a message that arrives in the middle of a turn waits for the end of the turn. A prompt is
-//! processed when the program has answered it ([`Acp::turn_ended`]).
+//! They take one prompt at a time: a message that arrives in the middle of a turn waits for the end of the turn. A
+//! prompt is processed when the program has answered it ([`Acp::turn_ended`]).
 //!
-//! The protocol has no field for the reason of a refusal, and opencode ends its turn at one. So the reason follows as another
-//! prompt, and only when that is answered is the first prompt processed.
+//! The protocol has no field for the reason of a refusal, and opencode ends its turn at one. So the reason follows as
+//! another prompt, and only when that is answered is the first prompt processed.
 
 mod gemini;
 mod narrator;
@@ -71,8 +71,8 @@ pub(super) struct Acp {
     turn: Option<Turn>,
     /// Whether the program must end after its turn.
     is_closing: bool,
-    /// Whether updates may replay the session that the program resumes. Some programs continue the replay after they have
-    /// answered that the session is loaded.
+    /// Whether updates may replay the session that the program resumes. Some programs continue the replay after they
+    /// have answered that the session is loaded.
     is_replaying: bool,
     permissions: Permissions,
     narrator: Narrator,
@@ -105,8 +105,8 @@ impl Acp {
         }
     }
 
-    /// Prepares the files of the session that the program is about to resume. `environment`: the variables that the program gets
-    /// in addition to the runner's.
+    /// Prepares the files of the session that the program is about to resume. `environment`: the variables that the
+    /// program gets in addition to the runner's.
     pub(super) fn repair_session(&self, environment: &[(OsString, OsString)]) {
         let variable = |name: &str| {
             let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
@@ -156,8 +156,8 @@ impl Acp {
 
     /// Handles the answer to a prompt, which means that the prompt is processed.
     ///
-    /// A turn that was cut short counts, too: its effects remain, and if the prompt were handed over again, the agent would
-    /// repeat them and be cut short again.
+    /// A turn that was cut short counts, too: its effects remain, and if the prompt were handed over again, the agent
+    /// would repeat them and be cut short again.
     fn turn_ended(&mut self, answer: Result<Value, Error>, out: &mut Outbox) {
         let Some(mut turn) = self.turn.take() else { return };
         self.narrator.end_turn(out);
@@ -378,7 +378,8 @@ impl Protocol for Acp {
 }
 
 impl Acp {
-    /// Returns whether an update is about the member's session, and not about one that the program has started beside it.
+    /// Returns whether an update is about the member's session, and not about one that the program has started beside
+    /// it.
     fn is_own(&self, session: &SessionId) -> bool {
         self.session.as_ref().is_none_or(|own| own == session)
     }

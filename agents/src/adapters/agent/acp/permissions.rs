@@ -46,8 +46,8 @@ impl Permissions {
 
     /// Removes a request, and returns it with its answer. None: the program no longer waits for it.
     ///
-    /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as [`permission_request`]
-    /// has told the approver.
+    /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as
+    /// [`permission_request`] has told the approver.
     pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<OptionChoice> {
         let pending = self.by_key.remove(key)?;
         let option = match decision {
@@ -88,7 +88,8 @@ fn first(options: &[PermissionOption], kinds: [PermissionOptionKind; 2]) -> Opti
     kinds.into_iter().find_map(|kind| options.iter().find(|option| option.kind == kind))
 }
 
-/// Returns what the approver must know about answers that apply to later calls, too. Empty: both apply to this call only.
+/// Returns what the approver must know about answers that apply to later calls, too. Empty: both apply to this call
+/// only.
 fn consequences(options: &[PermissionOption]) -> String {
     let mut says = String::new();
     if let Some(option) = allowing(options).filter(|option| option.kind == PermissionOptionKind::AllowAlways) {
@@ -108,7 +109,8 @@ fn consequences(options: &[PermissionOption]) -> String {
     says
 }
 
-/// Returns what a call needs permission for. What an answer means for later calls comes first, so that it is never truncated.
+/// Returns what a call needs permission for. What an answer means for later calls comes first, so that it is never
+/// truncated.
 pub(super) fn permission_request(
     key: String,
     tool: Option<&str>,
@@ -127,7 +129,8 @@ fn title(call: &ToolCallUpdate) -> &str {
     call.fields.title.as_deref().unwrap_or_default()
 }
 
-/// Returns the command or the edit, in full: the title, which is the whole command in a shell, and what was sent with it.
+/// Returns the command or the edit, in full: the title, which is the whole command in a shell, and what was sent with
+/// it.
 fn detail(call: &ToolCallUpdate) -> String {
     let mut parts = vec![title(call).to_owned()];
     for content in call.fields.content.iter().flatten() {

@@ -43,8 +43,8 @@ impl Program {
         };
         let mut environment: Vec<(OsString, OsString)> =
             environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        // opencode, under whatever name it is started, opens a port. There, any user of the machine could otherwise read its sessions
-        // and prompt its agent.
+        // opencode, under whatever name it is started, opens a port. There, any user of the machine could otherwise
+        // read its sessions and prompt its agent.
         environment.push((OPENCODE_PASSWORD.into(), Uuid::new_v4().simple().to_string().into()));
         Additions { before: before.iter().map(Into::into).collect(), environment, ..Additions::default() }
     }
@@ -79,8 +79,8 @@ impl Program {
         warnings
     }
 
-    /// Returns the name by which the program knows the tool of a call. `first_title`: the first title that the program gave
-    /// the call. A title alone proves nothing: that of a shell command is the command.
+    /// Returns the name by which the program knows the tool of a call. `first_title`: the first title that the program
+    /// gave the call. A title alone proves nothing: that of a shell command is the command.
     pub(super) fn tool_name<'a>(self, call: &'a ToolCallUpdate, first_title: Option<&'a str>) -> Option<&'a str> {
         match self {
             _ if call.fields.name.is_some() => call.fields.name.as_deref(),
@@ -119,7 +119,8 @@ impl Program {
 /// The variable with the password of opencode's port.
 const OPENCODE_PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 
-/// Without the first, Gemini CLI applies no settings of the directory. Without the second, a parent process ignores SIGTERM.
+/// Without the first, Gemini CLI applies no settings of the directory. Without the second, a parent process ignores
+/// SIGTERM.
 const GEMINI_ENVIRONMENT: [(&str, &str); 2] =
     [("GEMINI_CLI_TRUST_WORKSPACE", "true"), ("GEMINI_CLI_NO_RELAUNCH", "true")];
 

@@ -1,11 +1,12 @@
 //! Claude Code: `claude -p` with streams of JSON on its input and output.
 //!
-//! Each prompt is a frame with a UUID. The program reports its progress in `command_lifecycle` lines: `completed` when the turn
-//! that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, even across `--resume`, and answers
-//! `completed` at once to one that it has seen. So a prompt that is handed over again gets a new one.
+//! Each prompt is a frame with a UUID. The program reports its progress in `command_lifecycle` lines: `completed` when
+//! the turn that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, even across
+//! `--resume`, and answers `completed` at once to one that it has seen. So a prompt that is handed over again gets a
+//! new one.
 //!
-//! Older versions, such as 2.1.197, report no progress, and do not repeat every prompt either. They get one prompt at a time, which
-//! ends with the turn.
+//! Older versions, such as 2.1.197, report no progress, and do not repeat every prompt either. They get one prompt at a
+//! time, which ends with the turn.
 
 #[cfg(test)]
 mod tests;
@@ -27,8 +28,8 @@ use crate::incarnation::Additions;
 /// The name of our MCP server, as the program prefixes it to the names of tools.
 const OUR_TOOLS: &str = "mcp__teamwire";
 
-/// The program's own tools for messages, which would reach its other sessions and bypass the team, and the tool that asks a
-/// person at the terminal, where there is no one.
+/// The program's own tools for messages, which would reach its other sessions and bypass the team, and the tool that
+/// asks a person at the terminal, where there is no one.
 const FOREIGN_TOOLS: &str = "SendMessage,ListAgents,AskUserQuestion";
 
 /// The tool with which the program leaves its plan mode.
@@ -44,11 +45,13 @@ pub(super) struct Claude {
     /// What the program asked permission for, by the id of its request: the input that it would use.
     permission_requests: HashMap<String, Value>,
     turns: u64,
-    /// What the program counted before this process, which it includes in its own count. None: it has not reported any yet.
+    /// What the program counted before this process, which it includes in its own count. None: it has not reported any
+    /// yet.
     counted_before: Option<Usage>,
     /// What was reported at the end of the last turn.
     reported: Usage,
-    /// What each reply of the model in this turn has used, by the reply's id: its parts come one by one, with the same usage.
+    /// What each reply of the model in this turn has used, by the reply's id: its parts come one by one, with the same
+    /// usage.
     replies: HashMap<String, Usage>,
     /// Why the last turn failed. Empty: it did not.
     last_error: String,
@@ -181,8 +184,8 @@ impl Claude {
         self.replies.values().fold(Usage::default(), |sum, used| sum.plus(*used))
     }
 
-    /// Returns what the program counted before this process, as its first count shows. It counts for its whole session, but forgets
-    /// what a process counted that was killed, or the last part of it.
+    /// Returns what the program counted before this process, as its first count shows. It counts for its whole session,
+    /// but forgets what a process counted that was killed, or the last part of it.
     fn counted_before(&self, in_session: Usage) -> Usage {
         let (used_before, in_turn) = (self.setup.used_before, self.used_in_turn());
         if in_turn == Usage::default() {

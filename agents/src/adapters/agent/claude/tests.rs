@@ -66,8 +66,8 @@ fn usage_is_reported_within_a_turn_and_each_reply_is_counted_once() {
 
 #[test]
 fn a_process_that_was_killed_in_the_middle_of_a_turn_does_not_hide_what_its_successor_uses() {
-    // The runner knows of 100 tokens, 40 of them from a turn that was killed. The program remembers the other 60, and uses 20 in
-    // the first turn after the kill.
+    // The runner knows of 100 tokens, 40 of them from a turn that was killed. The program remembers the other 60, and
+    // uses 20 in the first turn after the kill.
     let used_before = Usage { turns: 2, input_tokens: 100, output_tokens: 10, cost_usd: Some(1.0), ..Usage::default() };
     let mut claude = Claude::new(Setup { resume: Some("s".to_owned()), used_before, ..Setup::default() });
     let reply = json!({"type": "assistant", "parent_tool_use_id": null, "message": {"id": "a", "content": [],

@@ -1,4 +1,5 @@
-//! Reads the arguments that a user gives to `codex`, and carries them over to `codex app-server`, which ignores most of them.
+//! Reads the arguments that a user gives to `codex`, and carries them over to `codex app-server`, which ignores most of
+//! them.
 
 use serde_json::{Value, json};
 

@@ -32,8 +32,8 @@ pub(super) fn completed(item: &Value) -> Option<String> {
     }
 }
 
-/// Returns a request to run a command: in one line, and in full. Both contain the command as it would run, not as Codex parses
-/// it.
+/// Returns a request to run a command: in one line, and in full. Both contain the command as it would run, not as Codex
+/// parses it.
 pub(super) fn wanted_command(params: &Value) -> (String, String) {
     let command = text(params, "command");
     let mut detail = command.to_owned();

@@ -1,14 +1,15 @@
 //! Codex: `codex app-server`, which reads and writes requests, responses and notifications as lines of JSON.
 //!
-//! `turn/start` begins a turn or joins the one that runs; its response proves nothing. A prompt that joins a turn while the model
-//! answers makes Codex discard that answer and ask again. So a prompt joins a turn only while a tool runs, and waits for the end of
-//! the turn otherwise. The prompt has reached the model
-//! when the program completes a user message with the prompt's client id, and it is processed when that turn completes. A
-//! turn that fails or is interrupted drops what it has not taken.
+//! `turn/start` begins a turn or joins the one that runs; its response proves nothing. A prompt that joins a turn while
+//! the model answers makes Codex discard that answer and ask again. So a prompt joins a turn only while a tool runs,
+//! and waits for the end of the turn otherwise. The prompt has reached the model when the program completes a user
+//! message with the prompt's client id, and it is processed when that turn completes. A turn that fails or is
+//! interrupted drops what it has not taken.
 //!
-//! Codex asks for permission as its own configuration says: by default, whenever a command or an edit leaves its sandbox. The
-//! response to a refused request has no room for a reason, so the reason joins the turn as text. If the runner permits
-//! everything, the sandbox is off: it would only make commands fail that the runner would permit when asked.
+//! Codex asks for permission as its own configuration says: by default, whenever a command or an edit leaves its
+//! sandbox. The response to a refused request has no room for a reason, so the reason joins the turn as text. If the
+//! runner permits everything, the sandbox is off: it would only make commands fail that the runner would permit when
+//! asked.
 
 mod arguments;
 mod describe;

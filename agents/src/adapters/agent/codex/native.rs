@@ -1,6 +1,7 @@
 //! Finds the native binary behind the launcher that npm installs as `codex`.
 //!
-//! The launcher is a Node program. With an older Node, it keeps running beside the binary, and SIGKILL ends only the launcher.
+//! The launcher is a Node program. With an older Node, it keeps running beside the binary, and SIGKILL ends only the
+//! launcher.
 
 use std::{
     env, fs,

@@ -1,7 +1,8 @@
 //! Uses Codex's plan mode for members that need an approved plan.
 //!
-//! In plan mode, Codex only asks its model not to change anything. So this also makes its sandbox read-only. A plan is an
-//! item of a turn, and Codex does not wait for an answer to it: the answer is the next turn, in the mode that it chooses.
+//! In plan mode, Codex only asks its model not to change anything. So this also makes its sandbox read-only. A plan is
+//! an item of a turn, and Codex does not wait for an answer to it: the answer is the next turn, in the mode that it
+//! chooses.
 
 use serde_json::{Value, json};
 

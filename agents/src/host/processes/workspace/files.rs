@@ -1,5 +1,5 @@
-//! Finds the files of a worktree whose exact bytes are not in its last commit. It compares the bytes itself, because git
-//! may ignore, skip or convert files.
+//! Finds the files of a worktree whose exact bytes are not in its last commit. It compares the bytes itself, because
+//! git may ignore, skip or convert files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,8 +24,9 @@ struct Committed {
     id: Vec<u8>,
 }
 
-/// Returns what is in a worktree whose index is as its last commit, but not in that commit, in a few words. `left_out`: the files that
-/// the worktree leaves out on purpose. `discard_ignored`: files that git ignores do not count, unless they are a repository.
+/// Returns what is in a worktree whose index is as its last commit, but not in that commit, in a few words. `left_out`:
+/// the files that the worktree leaves out on purpose. `discard_ignored`: files that git ignores do not count, unless
+/// they are a repository.
 pub(super) async fn only_here(
     root: &Path,
     left_out: &BTreeSet<&OsStr>,

@@ -56,7 +56,8 @@ impl Git {
         Self { command }
     }
 
-    /// Prepares a command that sees and shows everything, whatever the user's settings are, and changes nothing by itself.
+    /// Prepares a command that sees and shows everything, whatever the user's settings are, and changes nothing by
+    /// itself.
     pub(super) fn truthful(directory: &Path) -> Self {
         let mut git = Self::at(directory);
         git.command.args(["--no-replace-objects", "--no-optional-locks"]);

@@ -31,12 +31,14 @@ pub(super) struct Workspace {
     pub(super) start: PathBuf,
     /// The worktree that `root` is. None: a plain directory.
     worktree: Option<Worktree>,
-    /// Whether `root` is the user's, who shares it with the members. The host neither creates nor removes anything there.
+    /// Whether `root` is the user's, who shares it with the members. The host neither creates nor removes anything
+    /// there.
     pub(super) is_shared: bool,
 }
 
 impl Workspace {
-    /// Plans a member's workspace in `directory`. `below`: where the program starts, relative to the member's directory.
+    /// Plans a member's workspace in `directory`. `below`: where the program starts, relative to the member's
+    /// directory.
     pub(super) fn plan(directory: &Path, member: &str, below: &str) -> Self {
         Self { is_shared: false, ..Self::shared(&directory.join(member), below) }
     }
@@ -48,8 +50,8 @@ impl Workspace {
         Self { worktree: Some(worktree), ..self }
     }
 
-    /// Plans the workspace of a member in a directory that the user shares with it. `below`: where the program starts, relative
-    /// to it.
+    /// Plans the workspace of a member in a directory that the user shares with it. `below`: where the program starts,
+    /// relative to it.
     pub(super) fn shared(root: &Path, below: &str) -> Self {
         let start = if below.is_empty() { root.to_owned() } else { root.join(below) };
         Self { root: root.to_owned(), start, worktree: None, is_shared: true }
@@ -78,8 +80,8 @@ impl Workspace {
         }))
     }
 
-    /// Removes it if nothing would be lost: an empty directory, or a worktree of which git provably holds everything elsewhere.
-    /// Returns why a worktree stays.
+    /// Removes it if nothing would be lost: an empty directory, or a worktree of which git provably holds everything
+    /// elsewhere. Returns why a worktree stays.
     pub(super) async fn clean(&self) -> Option<String> {
         match &self.worktree {
             None if self.is_shared => None,

@@ -1,4 +1,5 @@
-//! A git worktree for a member: makes it, checks it before each start, and removes it once git holds everything elsewhere.
+//! A git worktree for a member: makes it, checks it before each start, and removes it once git holds everything
+//! elsewhere.
 
 use std::{
     fs::{self, File},
@@ -16,7 +17,8 @@ use crate::host::StartError;
 /// The file in a repository that is locked while a host adds or removes a worktree.
 const LOCK: &str = "teamwire.lock";
 
-/// Lets git log where a new worktree and its branch were. Later, git continues a log that exists, whatever the user's settings.
+/// Lets git log where a new worktree and its branch were. Later, git continues a log that exists, whatever the user's
+/// settings.
 const LOGGED: [&str; 2] = ["-c", "core.logAllRefUpdates=true"];
 
 /// A git worktree.

@@ -19,14 +19,15 @@ use super::{
 };
 use crate::{Client, Error, Retry, client::Session};
 
-/// The shortest time between the beginnings of two calls, unless the second one is [urgent](AckQueue::is_urgent). All clients wait equally
-/// long.
+/// The shortest time between the beginnings of two calls, unless the second one is [urgent](AckQueue::is_urgent). All
+/// clients wait equally long.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// The longest such time.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// How many times as long as the last call took. Calls take longer when the coordinator is busy, and fewer calls help it then.
+/// How many times as long as the last call took. Calls take longer when the coordinator is busy, and fewer calls help
+/// it then.
 const PAUSE_IN_CALLS: u32 = 8;
 
 /// How many messages of a session may be unacknowledged by default: the default of a coordinator.
@@ -44,14 +45,15 @@ const WINDOW_IDS_MAX: usize = 4_096;
 
 /// Acknowledges the messages of a subscription. Cheap to clone.
 ///
-/// After a pause, an acknowledgement is sent at once. Those that follow within 20 ms share a call. If the coordinator is busy, they
-/// share a call for eight times as long as the last call took, up to 100 ms. A call begins at once if a flush waits, if half of the
-/// messages that a session may leave unacknowledged wait, if all of them wait or are in a call, or if the subscription has ended. If
-/// the process crashes, the messages whose acknowledgements were not sent are delivered again.
+/// After a pause, an acknowledgement is sent at once. Those that follow within 20 ms share a call. If the coordinator
+/// is busy, they share a call for eight times as long as the last call took, up to 100 ms. A call begins at once if a
+/// flush waits, if half of the messages that a session may leave unacknowledged wait, if all of them wait or are in a
+/// call, or if the subscription has ended. If the process crashes, the messages whose acknowledgements were not sent
+/// are delivered again.
 ///
-/// At most 4,096 acknowledgements wait. Beyond that, the oldest is dropped, and the coordinator delivers its message again in a
-/// later session. A session has at most 64 unacknowledged messages, so this happens only to a caller that acknowledges messages
-/// it was never given.
+/// At most 4,096 acknowledgements wait. Beyond that, the oldest is dropped, and the coordinator delivers its message
+/// again in a later session. A session has at most 64 unacknowledged messages, so this happens only to a caller that
+/// acknowledges messages it was never given.
 #[derive(Clone, Debug)]
 pub struct Acks {
     inner: Arc<Inner>,

@@ -204,7 +204,8 @@ async fn transaction_in_a_migrating_slot_applies_completely_or_not_at_all() {
     let from = cluster.owner(slot).await.unwrap();
     let to = (from + 1) % cluster.nodes.len();
     cluster.begin_move(slot, from, to).await;
-    // This removes the only record and the only lease. Their hashes would vanish if the removals came before the additions.
+    // This removes the only record and the only lease. Their hashes would vanish if the removals came before the
+    // additions.
     let end = Write::EndLease { name: lease("x") };
     let renewed = vec![append("s", "2"), delete(&x), put(&y, "2"), end, live("y"), delete(&y), put(&y, "3")];
     assert_eq!(commit(&store, renewed).await.unwrap().appended, [Some(2)]);

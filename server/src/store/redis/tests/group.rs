@@ -7,8 +7,8 @@ use crate::store::redis::group::CALLS_MAX;
 
 type Committing = BoxFuture<'static, Result<Outcome, StoreError>>;
 
-/// Starts commits in this order. The first two are sent at once; the others wait, because nothing else runs meanwhile, and other
-/// commits take the remaining turns.
+/// Starts commits in this order. The first two are sent at once; the others wait, because nothing else runs meanwhile,
+/// and other commits take the remaining turns.
 pub(super) async fn start(store: &Arc<RedisStore>, txns: Vec<Txn>) -> Vec<Committing> {
     let commit = |txn: Txn| {
         let store = store.clone();

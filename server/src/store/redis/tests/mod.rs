@@ -452,7 +452,8 @@ async fn passwords_work_and_never_appear_in_output() {
     }
 }
 
-/// The rights that a careful administrator grants: no other keys or channels, and no commands that reveal server settings.
+/// The rights that a careful administrator grants: no other keys or channels, and no commands that reveal server
+/// settings.
 #[tokio::test]
 async fn user_with_minimal_rights_is_sufficient() {
     let Some(server) = TestRedis::start() else { return };
@@ -545,6 +546,7 @@ async fn very_large_parts_of_a_namespace_are_estimated() {
     let mut connection = server.connection().await;
     redis::cmd("HDEL").arg(store.keys.meta(&a)).arg("u").exec_async(&mut connection).await.unwrap();
     let estimated = store.usage(&a).await.unwrap();
-    // Of the records, as many fields of versions as of data are expected among the fields that are counted, but not exactly.
+    // Of the records, as many fields of versions as of data are expected among the fields that are counted, but not
+    // exactly.
     assert!(estimated.abs_diff(before) < before / 10, "{estimated} instead of {before}");
 }

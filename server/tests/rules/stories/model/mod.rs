@@ -1,8 +1,8 @@
 //! A reference model of a team: small, slow, in memory, without records, versions or caches.
 //!
-//! It is independent of the rules' code. For each call it says whether the call must be accepted, and what the team looks like
-//! afterwards: the state of every member, request and task, and the unprocessed messages in each inbox, except the
-//! coordinator's own notices. Time is in seconds.
+//! It is independent of the rules' code. For each call it says whether the call must be accepted, and what the team
+//! looks like afterwards: the state of every member, request and task, and the unprocessed messages in each inbox,
+//! except the coordinator's own notices. Time is in seconds.
 
 mod hosts;
 mod tasks;
@@ -531,7 +531,8 @@ impl Model {
         }
     }
 
-    /// Renews a member's lease. `finds`: whether that makes a lost member live again, as everything but opening a stream does.
+    /// Renews a member's lease. `finds`: whether that makes a lost member live again, as everything but opening a
+    /// stream does.
     pub(super) fn hear(&mut self, name: &str, finds: bool) {
         let until = self.now + LEASE;
         let bearer = self.bearer(name);
