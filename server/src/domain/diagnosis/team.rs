@@ -102,9 +102,9 @@ pub fn of_history(ages: Ages, entries: &[v1::HistoryEntry], named: Option<&str>)
         _ => None,
     });
     let dead: Vec<&v1::DeadLetterEvent> = dead.filter(is_lost).collect();
-    let writes = recent()
+    let mut writes = recent()
         .filter(|entry| matches!(&entry.event, Some(Event::Team(event)) if event.kind() == TeamEventKind::WritesLost));
-    let writes = writes.last().filter(|_| named.is_none());
+    let writes = writes.next_back().filter(|_| named.is_none());
     let found =
         [dead.last().map(|newest| dead_letters(newest, dead.len())), writes.map(|entry| writes_lost(ages, entry))];
     found.into_iter().flatten().collect()
