@@ -134,7 +134,7 @@ fn last_means_the_newest_request_to_the_caller_and_the_answer_says_what_it_decid
     let again = world.cli(LEAD, &["approve", first]).succeeds().stdout;
     assert!(again.starts_with("Approved ann's plan, as before: "), "{again}");
     let approved = world.cli("ann", &["approve", "last"]).succeeds().stdout;
-    assert!(approved.starts_with("Approved your shutdown: Well done. req_"), "{approved}");
+    assert!(approved.starts_with("Approved your shutdown request: Well done. req_"), "{approved}");
 }
 
 fn a_command_for_one_kind_of_request_answers_no_other(world: World) {
@@ -155,8 +155,8 @@ fn a_command_for_one_kind_of_request_answers_no_other(world: World) {
         let is = |what: &str, group: &str| format!("This is ann's {what}. To {verb} it: `teamwire {group}{verb}");
         refused(LEAD, "permission", plan, is("plan, not a permission request", "plan "));
         refused(LEAD, "plan", &permission, is("permission request, not a plan", "permission "));
-        refused("ann", "permission", shutdown, is("shutdown, not a permission request", ""));
-        refused("ann", "plan", shutdown, is("shutdown, not a plan", ""));
+        refused("ann", "permission", shutdown, is("shutdown request, not a permission request", ""));
+        refused("ann", "plan", shutdown, is("shutdown request, not a plan", ""));
     }
     let pending = world.cli(LEAD, &["requests", "--state", "pending", "--json"]).succeeds().lines();
     assert_eq!(pending.len(), 3, "nothing is decided: {pending:?}");

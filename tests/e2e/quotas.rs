@@ -96,7 +96,8 @@ fn a_teammate_that_churns_tasks_erases_nothing_and_blocks_no_message(mut world: 
     let address = world.coordinator.address();
     let refused = Runtime::new().unwrap().block_on(async {
         let ann = Client::connect(&address).unwrap().with_credential(&ann).unwrap();
-        let create = v1::CreateTaskRequest { subject: "churn".to_owned(), ..Default::default() };
+        // Longer than what the changes write, so that it never fits where they do not.
+        let create = v1::CreateTaskRequest { subject: "churning".to_owned(), ..Default::default() };
         ann.create_task(create.clone()).await.unwrap();
         let change = v1::UpdateTaskRequest { task_id: 1, subject: Some("churned".to_owned()), ..Default::default() };
         for _ in 0..1_000 {
