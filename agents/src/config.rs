@@ -34,13 +34,13 @@ pub struct RunnerConfig {
     pub tls: TlsOptions,
     /// A join token, or the member's own credential, which starts a new incarnation.
     pub credential: String,
-    /// The member's name. Empty: the name that the credential is bound to.
+    /// The member's name. Empty means the name that the credential is bound to.
     pub name: String,
     /// What the member says about itself.
     pub attributes: v1::MemberAttributes,
     /// The program and its arguments. Must not be empty.
     pub command: Vec<OsString>,
-    /// The program's working directory. None: the runner's.
+    /// The program's working directory. `None` means the runner's.
     pub directory: Option<PathBuf>,
     /// Environment variables for the program, in addition to the runner's and teamwire's.
     pub environment: Vec<(OsString, OsString)>,
@@ -48,10 +48,10 @@ pub struct RunnerConfig {
     pub mode: Mode,
     /// How an agent program is run, in [`Mode::Agent`].
     pub agent: AgentOptions,
-    /// True: while the member has nothing in hand, the runner claims the next task for it. Default: false.
+    /// Whether the runner claims the next task for the member while it has nothing in hand. Default: false.
     pub takes_tasks: bool,
-    /// What answers a shutdown request. None: the program in [`Mode::Stdin`], the runner in [`Mode::Exec`]. Default:
-    /// None.
+    /// What answers a shutdown request. `None` means the program in [`Mode::Stdin`], the runner in [`Mode::Exec`].
+    /// Default: None.
     pub on_shutdown: Option<OnShutdown>,
     /// Whether a program that fails is restarted. Default: never.
     pub restart: Restart,
@@ -63,7 +63,7 @@ pub struct RunnerConfig {
     /// How the program and its descendants are held together. Default: [`Containment::Auto`].
     pub containment: Containment,
     /// A command that calls [`watch`](crate::watch), and that the runner starts beside itself: it kills the program and
-    /// its descendants when the runner dies. None: on Linux the kernel kills the program, and nothing kills its
+    /// its descendants when the runner dies. If `None`, on Linux the kernel kills the program, and nothing kills its
     /// descendants. Default: None.
     pub watchdog: Option<Vec<OsString>>,
     /// How often to renew the member's lease. The open session renews it as well. Default: 10 s.
@@ -77,14 +77,14 @@ pub struct RunnerConfig {
     pub report_patience: Duration,
     /// How calls are retried between the start and the end. Default: for 10 minutes.
     pub retry: Retry,
-    /// True: every child of the runner's process other than the program counts as a descendant of the program and is
-    /// ended with it, whatever it did to detach itself. Right for a process that does nothing but run this runner.
+    /// Whether every child of the runner's process other than the program counts as a descendant of the program and
+    /// is ended with it, whatever it did to detach itself. Right for a process that does nothing but run this runner.
     ///
-    /// False: outside a cgroup, descendants are recognized by their parents, their process group and a variable in
-    /// their environment, so that one which detaches twice and clears its environment escapes. Default: false.
+    /// If not, then outside a cgroup, descendants are recognized by their parents, their process group and a variable
+    /// in their environment, so that one which detaches twice and clears its environment escapes. Default: false.
     pub claims_orphans: bool,
-    /// True: SIGTERM, SIGINT, SIGHUP and SIGQUIT end the program, and a second one kills it; SIGUSR1, SIGUSR2, SIGALRM,
-    /// SIGVTALRM, SIGPROF and SIGIO do nothing. Default: true.
+    /// Whether SIGTERM, SIGINT, SIGHUP and SIGQUIT end the program, and a second one kills it; SIGUSR1, SIGUSR2,
+    /// SIGALRM, SIGVTALRM, SIGPROF and SIGIO do nothing. Default: true.
     pub handles_signals: bool,
     /// Receives the program's output that is not meant for the runner. When it blocks, the program's output is not read
     /// on. Default: the runner's standard output.
@@ -213,18 +213,18 @@ impl AgentProtocol {
 /// How an agent program is run.
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
-    /// What the agent is asked to do first. Empty: it waits for messages.
+    /// What the agent is asked to do first. Empty if it waits for messages.
     pub prompt: String,
     /// Who answers the program when it asks for permission, for example to run a command.
     pub permissions: Permissions,
-    /// The member that is asked, with [`Permissions::Ask`]. Empty: the team's lead.
+    /// The member that is asked, with [`Permissions::Ask`]. Empty means the team's lead.
     pub approver: String,
-    /// A command that serves [`mcp`](crate::mcp) over standard input and output. Empty: the program gets no tools.
+    /// A command that serves [`mcp`](crate::mcp) over standard input and output. Empty if the program gets no tools.
     pub mcp_command: Vec<OsString>,
     /// The directory that keeps the sessions of programs, so that a later runner of the same member resumes them. Only
-    /// its owner may have access. None: no session is kept.
+    /// its owner may have access. `None` if no session is kept.
     pub sessions: Option<PathBuf>,
-    /// True: the program starts a new session, even if an earlier runner left one.
+    /// `true` if the program starts a new session, even if an earlier runner left one.
     pub starts_session: bool,
 }
 

@@ -48,7 +48,7 @@ pub enum RunnerEvent {
     Connected {
         /// How many messages wait in the inbox.
         backlog: u64,
-        /// How long there was none. None: it is the first one, or the runner itself has renewed it.
+        /// How long there was none. `None` if it is the first one, or the runner itself has renewed it.
         away: Option<Duration>,
     },
     /// The session was lost, and another is being opened. Reported once, until one has opened.
@@ -154,9 +154,9 @@ pub enum RunnerEvent {
     },
     /// The program has exited.
     Exited {
-        /// Its exit code. None: a signal killed it.
+        /// Its exit code. `None` if a signal killed it.
         code: Option<i32>,
-        /// The signal's number. Zero: none.
+        /// The signal's number. Zero means none.
         signal: i32,
         /// What the runner did to end it.
         action: RunnerAction,

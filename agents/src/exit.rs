@@ -52,9 +52,9 @@ pub struct RunnerExit {
 /// How a process exited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// Its exit code. None: a signal killed it.
+    /// Its exit code. `None` if a signal killed it.
     pub(crate) code: Option<i32>,
-    /// The signal's number. Zero: none.
+    /// The signal's number. Zero means none.
     pub(crate) signal: i32,
     /// How long it ran.
     pub(crate) duration: Duration,
@@ -169,12 +169,12 @@ impl Why {
 pub(crate) struct End {
     /// Why it ended.
     pub(crate) why: Why,
-    /// How the program exited. None: no program was running.
+    /// How the program exited. `None` if no program was running.
     pub(crate) exit: Option<Exit>,
-    /// True: something that the program said was not confirmed.
+    /// `true` if something that the program said was not confirmed.
     pub(crate) is_outcome_unknown: bool,
-    /// True: the program would probably fail in the same way again, because it was never ready to work or has said so.
-    /// It is not restarted.
+    /// `true` if the program would probably fail in the same way again, because it was never ready to work or has said
+    /// so. It is not restarted.
     pub(crate) is_final: bool,
 }
 

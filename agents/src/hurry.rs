@@ -43,7 +43,7 @@ impl Hurry {
         self.waits.store(false, Ordering::Relaxed);
     }
 
-    /// Gives the last calls up, if nothing else is left. False: something else is.
+    /// Gives the last calls up, if nothing else is left. `false` if something else is.
     pub(crate) fn give_up(&self) -> bool {
         let waits = self.waits.load(Ordering::Relaxed);
         if waits {
@@ -58,7 +58,7 @@ impl Hurry {
         self.begun.clone()
     }
 
-    /// Waits for one of the last calls. None: the runner is in a hurry, and its last calls took too long.
+    /// Waits for one of the last calls. `None` if the runner is in a hurry, and its last calls took too long.
     pub(crate) async fn bound<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         self.over.run_until_cancelled(call).await
     }

@@ -27,14 +27,15 @@ const IN_HAND_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct PendingReplies {
     in_hand: Vec<InHand>,
-    /// True: a program is started for each batch, and `in_hand` is the batch.
+    /// `true` if a program is started for each batch, and `in_hand` is the batch.
     is_batch: bool,
-    /// True: the program has acknowledged a message in this session.
+    /// `true` if the program has acknowledged a message in this session.
     acknowledges: bool,
-    /// True: these are the messages of an agent's turn. The end of the turn acknowledges them, and not their answers.
-    /// So an agent may say that it works on the only one, and answer it later.
+    /// `true` if these are the messages of an agent's turn. The end of the turn acknowledges them, and not their
+    /// answers. So an agent may say that it works on the only one, and answer it later.
     is_turn: bool,
-    /// True: a message is not remembered, so the runner cannot tell whether a remembered one is the only one in hand.
+    /// `true` if a message is not remembered, so the runner cannot tell whether a remembered one is the only one in
+    /// hand.
     is_incomplete: bool,
 }
 
@@ -43,7 +44,7 @@ struct InHand {
     id: String,
     /// In lower case.
     sender: String,
-    /// The request that the message makes. Empty: it makes none, and may be answered with a message.
+    /// The request that the message makes. Empty if it makes none, and may be answered with a message.
     request_id: String,
     is_answered: bool,
 }

@@ -602,7 +602,7 @@ async fn pid(lines: &mut Lines<BufReader<ChildStdout>>) -> u32 {
     try_pid(lines).await.expect("a pid")
 }
 
-/// Returns the number in the next line that says `pid NUMBER`. None: the output has ended.
+/// Returns the number in the next line that says `pid NUMBER`. `None` if the output has ended.
 async fn try_pid(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u32> {
     let reading = async {
         loop {

@@ -71,7 +71,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Returns Redis' `appendfsync`. `None`: it is not Redis.
+    /// Returns Redis' `appendfsync`. `None` if it is not Redis.
     pub(crate) fn append_fsync(self) -> Option<&'static str> {
         match self {
             Self::Embedded => None,
@@ -255,7 +255,7 @@ fn settings(cli: &Cli, teamwire: PathBuf, directory: &Path) -> Result<(Bench, Op
 }
 
 /// Builds teamwire as it is released, with the cargo that runs this program, into the same directory. Returns the
-/// commit of the source. `None`: cargo does not run this program, so nothing was built; or the commit is unknown.
+/// commit of the source. `None` if cargo does not run this program, so nothing was built; or the commit is unknown.
 fn build() -> Result<Option<String>> {
     let Some(cargo) = env::var_os("CARGO") else { return Ok(None) };
     let product = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

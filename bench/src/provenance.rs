@@ -16,9 +16,9 @@ const CHANGED: &str = " with changes";
 /// Where figures come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Provenance {
-    /// The version of teamwire. `None`: not recorded.
+    /// The version of teamwire. `None` means not recorded.
     pub(crate) version: Option<String>,
-    /// The commit that it was built from. `None`: not recorded.
+    /// The commit that it was built from. `None` means not recorded.
     pub(crate) commit: Option<String>,
     pub(crate) machine: Machine,
 }
@@ -47,7 +47,7 @@ impl Provenance {
 }
 
 /// Returns the commit of this source tree, and whether files differ from it. What the benchmark writes itself does not
-/// count. `None`: the tree has no history.
+/// count. `None` if the tree has no history.
 pub(crate) fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -143,7 +143,7 @@ impl Series {
 }
 
 impl Spread {
-    /// Returns that of some runs. `None`: there are none.
+    /// Returns that of some runs. `None` if there are none.
     pub(crate) fn of(runs: &[f64]) -> Option<Self> {
         let mut sorted = runs.to_vec();
         sorted.sort_by(f64::total_cmp);

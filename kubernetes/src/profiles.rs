@@ -21,15 +21,15 @@ const START_DEADLINE: Duration = Duration::from_secs(300);
 /// What a host in a cluster offers, and how it starts members.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles {
-    /// The host's name. Empty: the file does not name it.
+    /// The host's name. Empty if the file does not name it.
     pub name: String,
     /// The host's labels.
     pub labels: BTreeMap<String, String>,
     /// How many members it may run at a time.
     pub slots: u32,
-    /// The namespace of its Jobs. Empty: the one of this Pod, or of the kubeconfig.
+    /// The namespace of its Jobs. Empty means the one of this Pod, or of the kubeconfig.
     pub(crate) namespace: String,
-    /// The ConfigMap that owns its Jobs, so that they are deleted with it. Empty: none.
+    /// The ConfigMap that owns its Jobs, so that they are deleted with it. Empty means none.
     pub(crate) owner: String,
     /// How long a finished Job is kept, for its logs.
     pub(crate) keep: Duration,

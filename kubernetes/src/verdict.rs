@@ -20,7 +20,7 @@ const MARGIN: Duration = Duration::from_secs(2);
 /// What the host knows about an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Its Job. None: it is gone, or was never seen.
+    /// Its Job. `None` if it is gone, or was never seen.
     pub(crate) job: Option<Job>,
     /// True if the Job has existed.
     pub(crate) had_job: bool,

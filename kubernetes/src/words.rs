@@ -18,9 +18,9 @@ const DETAIL_CHARS_MAX: usize = 200;
 pub(crate) struct Obstacle {
     /// Why, in a sentence.
     pub(crate) reason: String,
-    /// True: waiting does not help.
+    /// `true` if waiting does not help.
     pub(crate) is_final: bool,
-    /// True: another host may be able to start the member.
+    /// `true` if another host may be able to start the member.
     pub(crate) try_another_host: bool,
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn is_running(pod: &Pod) -> bool {
     program(pod).and_then(|container| container.state.as_ref()).is_some_and(|state| state.running.is_some())
 }
 
-/// Returns how the program of a Pod ended. None: it has not ended, or never started.
+/// Returns how the program of a Pod ended. `None` if it has not ended, or never started.
 pub(crate) fn end(pod: &Pod) -> Option<End> {
     let status = pod.status.as_ref()?;
     let is_failed = status.phase.as_deref() == Some("Failed");

@@ -9,7 +9,7 @@ pub(crate) mod redact;
 use prost_reflect::{DescriptorPool, DynamicMessage, FileDescriptor, ReflectMessage as _};
 use protox::prost_reflect;
 
-/// Returns the value of an option that is a message. None: the option is not set.
+/// Returns the value of an option that is a message. `None` if the option is not set.
 fn policy(pool: &DescriptorPool, options: &DynamicMessage, extension: &str) -> Option<DynamicMessage> {
     let extension = pool.get_extension_by_name(&format!("teamwire.v1.{extension}")).expect("an extension");
     options.has_extension(&extension).then(|| message(&options.get_extension(&extension)))

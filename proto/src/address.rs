@@ -32,7 +32,7 @@ pub enum Address {
 /// An address on the network. Its text has no path, no user and, for the port that the scheme implies, no port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TcpAddress {
-    /// True: `https`, spoken over TLS.
+    /// Whether it is `https`, spoken over TLS.
     pub is_tls: bool,
     /// A name or an IP address; IPv6 without its brackets. In lower case.
     pub host: String,

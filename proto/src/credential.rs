@@ -46,7 +46,7 @@ pub enum Credential {
     },
     /// Lets a person sign in to the console.
     SignInCode {
-        /// The team. `None`: the operator created it.
+        /// The team. `None` if the operator created it.
         team: Option<Name>,
         /// Which code of the team.
         id: String,
@@ -55,7 +55,7 @@ pub enum Credential {
     },
     /// A person that has signed in to the console.
     Console {
-        /// The team. `None`: it acts for the operator.
+        /// The team. `None` if it acts for the operator.
         team: Option<Name>,
         /// Which credential of the team.
         id: String,
@@ -132,7 +132,7 @@ impl Credential {
         }
     }
 
-    /// Returns the team that the credential belongs to. None: it is the operator's, or of the operator's console.
+    /// Returns the team that the credential belongs to. `None` if it is the operator's, or of the operator's console.
     pub fn team(&self) -> Option<&Name> {
         match self {
             Self::Operator { .. } => None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Converts a duration from its protocol form. None: it is negative.
+/// Converts a duration from its protocol form. `None` if it is negative.
 ///
 /// The conversion in `prost-types` overflows if a client sends the smallest number of seconds.
 pub fn from_proto(given: prost_types::Duration) -> Option<Duration> {

@@ -36,7 +36,7 @@ impl MessageId {
         })
     }
 
-    /// Reads an id that the coordinator wrote. `None`: it is malformed.
+    /// Reads an id that the coordinator wrote. `None` if it is malformed.
     pub fn known(text: &str) -> Option<Self> {
         Uuid::try_parse(text).ok().map(Self)
     }
@@ -83,7 +83,7 @@ impl RequestId {
         })
     }
 
-    /// Reads an id that the coordinator wrote. `None`: it is malformed.
+    /// Reads an id that the coordinator wrote. `None` if it is malformed.
     pub fn known(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(REQUEST_ID_PREFIX)?;
         let is_well_formed = rest.len() == REQUEST_ID_CHARS && rest.bytes().all(|b| REQUEST_ID_ALPHABET.contains(&b));
@@ -116,7 +116,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Returns when an id that sorts by time was made, in milliseconds since 1970. `None`: it does not say.
+/// Returns when an id that sorts by time was made, in milliseconds since 1970. `None` if it does not say.
 pub fn made_ms(id: Uuid) -> Option<u64> {
     let (seconds, nanos) = id.get_timestamp()?.to_unix();
     Some(seconds * 1_000 + u64::from(nanos) / 1_000_000)

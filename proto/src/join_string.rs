@@ -61,14 +61,14 @@ impl From<Fingerprint> for String {
 pub struct JoinString {
     /// The join token: always [`Credential::Join`].
     token: Credential,
-    /// The coordinator's addresses. Empty: not said.
+    /// The coordinator's addresses. Empty means not said.
     pub addresses: Vec<Address>,
-    /// A certificate in the coordinator's chain, and the only authority to trust. None: the usual ones.
+    /// A certificate in the coordinator's chain, and the only authority to trust. `None` means the usual ones.
     pub fingerprint: Option<Fingerprint>,
 }
 
 impl JoinString {
-    /// Makes a join string. None: the credential is not a join token.
+    /// Makes a join string. `None` if the credential is not a join token.
     pub fn new(token: Credential, addresses: Vec<Address>, fingerprint: Option<Fingerprint>) -> Option<Self> {
         // A fingerprint without an address belongs to no coordinator.
         let fingerprint = fingerprint.filter(|_| addresses.iter().any(|address| address.is_tls()));

@@ -13,7 +13,7 @@ static BY_PATH: LazyLock<HashMap<&'static str, Method>> =
     LazyLock::new(|| Method::ALL.iter().map(|method| (method.path(), *method)).collect());
 
 impl Method {
-    /// Returns the RPC that clients call at a path. None: there is none.
+    /// Returns the RPC that clients call at a path. `None` if there is none.
     pub fn at(path: &str) -> Option<Self> {
         BY_PATH.get(path).copied()
     }
@@ -42,7 +42,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Returns how long the coordinator waits, given the request's field. None: the field is negative.
+    /// Returns how long the coordinator waits, given the request's field. `None` if the field is negative.
     pub fn asked(&self, field: Option<&prost_types::Duration>) -> Option<Duration> {
         let asked = field.map_or(Some(self.default), |&asked| duration::from_proto(asked))?;
         Some(asked.min(self.max))

@@ -66,8 +66,8 @@ impl Refusal {
         self
     }
 
-    /// Reads the refusal that a status carries. None: the status does not come from the rules of teamwire, for example
-    /// because the connection broke.
+    /// Reads the refusal that a status carries. `None` if the status does not come from the rules of teamwire, for
+    /// example because the connection broke.
     pub fn from_status(status: &Status) -> Option<Self> {
         let details = status.get_error_details();
         let info = details.error_info()?;

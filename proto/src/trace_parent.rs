@@ -35,7 +35,7 @@ mod spans {
     use tracing::Span;
     use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-    /// Returns the trace parent that names a span. None: the span is not recorded.
+    /// Returns the trace parent that names a span. `None` if the span is not recorded.
     pub fn of(span: &Span) -> Option<String> {
         let context = span.context();
         let span = context.span().span_context().clone();

@@ -43,15 +43,15 @@ pub struct Config {
     pub shares: Shares,
     /// The bounds of connections and of what goes over them.
     pub edge: edge::Bounds,
-    /// The certificates. `None`: connections are not encrypted.
+    /// The certificates. `None` if connections are not encrypted.
     pub tls: Option<Arc<Tls>>,
     /// How often the certificates' files are checked for changes. 5 s.
     pub tls_reload_interval: Duration,
     /// Where clients elsewhere reach this coordinator.
     pub advertised: Advertised,
-    /// The origins of web pages that may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
+    /// The origins of web pages that may call by gRPC-web; see [`grpc::web::is_origin`]. Empty means none.
     pub web_origins: Vec<String>,
-    /// The console. `None`: it is not served.
+    /// The console. `None` if it is not served.
     pub console: Option<Console>,
     /// How long open calls may continue after the shutdown was requested. 25 s.
     pub drain_grace: Duration,
@@ -88,7 +88,7 @@ impl Config {
 pub struct Listeners<L = TcpListener> {
     /// For the protocol.
     pub protocol: L,
-    /// For health checks alone, without TLS. `None`: they are answered on the protocol's listener only.
+    /// For health checks alone, without TLS. `None` if they are answered on the protocol's listener only.
     pub health: Option<TcpListener>,
 }
 

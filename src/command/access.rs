@@ -105,8 +105,8 @@ impl Revoke {
     }
 }
 
-/// Returns the credential that a person means: by its id, the beginning of it, or the name of its member. `None`: it is
-/// not in the list.
+/// Returns the credential that a person means: by its id, the beginning of it, or the name of its member. `None` if it
+/// is not in the list.
 fn choose<'l>(listed: &'l [v1::Credential], which: &str) -> Result<Option<&'l v1::Credential>, Failure> {
     let is_of =
         |found: &&v1::Credential| found.kind() == CredentialKind::Member && found.member.eq_ignore_ascii_case(which);

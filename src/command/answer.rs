@@ -49,14 +49,14 @@ pub(super) struct Reject {
 }
 
 impl Approve {
-    /// `kind`: the only kind that the command answers. None: it answers any.
+    /// `kind`: the only kind that the command answers. `None` if it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
         answer(context, &self.request_id, kind, true, &self.message, self.yes, self.output).await
     }
 }
 
 impl Reject {
-    /// `kind`: the only kind that the command answers. None: it answers any.
+    /// `kind`: the only kind that the command answers. `None` if it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
         answer(context, &self.request_id, kind, false, &self.reason, true, self.output).await
     }

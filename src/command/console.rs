@@ -135,7 +135,7 @@ fn whose(credential: &str) -> String {
     }
 }
 
-/// Opens the page in a browser. Returns the file that leads the browser there, to be kept until it has. `None`: no
+/// Opens the page in a browser. Returns the file that leads the browser there, to be kept until it has. `None` if no
 /// browser can be opened.
 ///
 /// The code must not be an argument of the browser's process, where other users of the machine could see it. So the

@@ -283,7 +283,7 @@ async fn force(caller: &Caller, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Waits until a member has exited, and returns how. None: it has not exited in time.
+/// Waits until a member has exited, and returns how. `None` if it has not exited in time.
 async fn exit_of(caller: &Caller, name: &str, patience: Duration) -> Result<Option<String>, Failure> {
     let began = Instant::now();
     loop {

@@ -108,7 +108,7 @@ async fn follow(
 /// Prints lines, and where another life begins.
 struct Printer {
     json: bool,
-    /// The life of the last line. Zero: there was none.
+    /// The life of the last line. Zero if there was none.
     incarnation: u64,
 }
 

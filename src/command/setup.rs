@@ -185,7 +185,7 @@ impl Change {
     }
 }
 
-/// Returns the text of a file. None: there is none.
+/// Returns the text of a file. `None` if there is none.
 fn read(path: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

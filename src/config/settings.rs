@@ -18,21 +18,21 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub listen: String,
-    /// `None`: in the state directory.
+    /// If `None`, it is in the state directory.
     pub socket: Option<PathBuf>,
-    /// Empty: only the coordinator's own user may connect to the socket.
+    /// Empty if only the coordinator's own user may connect to the socket.
     pub socket_group: String,
-    /// Empty: an embedded store in the state directory.
+    /// Empty means an embedded store in the state directory.
     pub store: String,
     pub advertise: Vec<String>,
     pub insecure_no_tls: bool,
-    /// `None`: the one in the state directory.
+    /// `None` means the one in the state directory.
     pub operator_credential: Option<PathBuf>,
     /// How long a credential of the operator is accepted after it was replaced in the file.
     pub operator_grace: Duration,
-    /// Empty: only on the main address.
+    /// Empty if health is served on the main address only.
     pub health: String,
-    /// Empty: off.
+    /// Empty if there is no Prometheus endpoint.
     pub metrics: String,
     pub metrics_teams: bool,
     pub metrics_members_max: usize,

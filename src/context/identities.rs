@@ -44,7 +44,7 @@ impl ContextArgs {
         Ok(known.into_iter().find(|known| known.credential == caller.credential))
     }
 
-    /// Says why the caller is the operator although the person has not chosen that. `None`: the person has, or the
+    /// Says why the caller is the operator although the person has not chosen that. `None` if the person has, or the
     /// caller is someone else.
     pub(crate) fn why_operator(&self, caller: &Caller) -> Result<Option<&'static str>, Failure> {
         let is_chosen = self.credential.is_some() || self.who.is_some();
@@ -80,7 +80,7 @@ impl ContextArgs {
         read(&self.runs_path()?)
     }
 
-    /// Returns the path of the context file. None: the environment does not say where it is.
+    /// Returns the path of the context file. `None` if the environment does not say where it is.
     pub(crate) fn context_path(&self) -> Option<PathBuf> {
         self.path().ok()
     }

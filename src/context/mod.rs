@@ -385,7 +385,7 @@ impl ContextArgs {
         self.team.as_deref()
     }
 
-    /// Returns the flags with which another terminal finds the same state directory and context file. Empty: both are
+    /// Returns the flags with which another terminal finds the same state directory and context file. Empty if both are
     /// in their default places.
     pub(crate) fn location_flags(&self) -> Vec<String> {
         let locations = [("--state-dir", &self.state_dir), ("--context", &self.context)];

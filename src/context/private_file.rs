@@ -29,7 +29,8 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Locks a file until the returned one is dropped. Creates it if it is missing. `None`: another process holds the lock.
+/// Locks a file until the returned one is dropped. Creates it if it is missing. `None` if another process holds the
+/// lock.
 pub(crate) fn try_lock(path: &Path) -> Result<Option<File>, Failure> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     match file.try_lock() {

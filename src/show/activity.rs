@@ -11,7 +11,7 @@ pub(crate) fn activity_line(line: &v1::ActivityLine) {
     anstream::println!("{at} {}", shown_line(&line.text));
 }
 
-/// Returns what all members have used together, in all of their lives. `None`: nothing was reported.
+/// Returns what all members have used together, in all of their lives. `None` if nothing was reported.
 pub(crate) fn usage_of_all(members: &[v1::Member]) -> Option<v1::Usage> {
     let each = members.iter().filter_map(|member| member.total_usage);
     each.reduce(|sum, usage| v1::Usage {
@@ -38,7 +38,7 @@ pub(crate) fn usage(usage: &v1::Usage) -> String {
     parts.join(", ")
 }
 
-/// Returns the tokens read and written, as `12.3k/456`. Empty: none.
+/// Returns the tokens read and written, as `12.3k/456`. Empty means none.
 pub(super) fn tokens(usage: &v1::Usage) -> String {
     if usage.input_tokens == 0 && usage.output_tokens == 0 {
         return String::new();
@@ -46,7 +46,7 @@ pub(super) fn tokens(usage: &v1::Usage) -> String {
     format!("{}/{}", short(usage.input_tokens), short(usage.output_tokens))
 }
 
-/// Returns a cost in US dollars. Empty: none was reported.
+/// Returns a cost in US dollars. Empty if none was reported.
 pub(super) fn cost(usage: &v1::Usage) -> String {
     if usage.cost_usd_micros == 0 { String::new() } else { dollars(usage.cost_usd_micros) }
 }

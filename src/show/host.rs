@@ -41,7 +41,7 @@ pub(super) fn host_state(host: &v1::Host) -> String {
     }
 }
 
-/// Returns how many hosts are live, and how many of their slots are taken. None: the team has no host, or all have
+/// Returns how many hosts are live, and how many of their slots are taken. `None` if the team has no host, or all have
 /// exited.
 pub(crate) fn hosts_in_all(hosts: &[v1::Host]) -> Option<String> {
     let present: Vec<&v1::Host> = hosts.iter().filter(|host| host.state() != MemberState::Exited).collect();

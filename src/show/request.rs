@@ -27,7 +27,7 @@ pub(crate) fn request_text(request: &v1::Request) -> String {
     text
 }
 
-/// Returns what a request asks for, behind a colon. Empty: it says nothing.
+/// Returns what a request asks for, behind a colon. Empty if it says nothing.
 pub(crate) fn first_line_of_request(request: &v1::Request) -> String {
     match summary_of_request(request) {
         said if said.is_empty() => said,

@@ -24,7 +24,7 @@ pub(crate) fn table_with_texts(texts: usize, headings: &[&str], rows: Vec<Vec<St
     }
 }
 
-/// Renders a table for a terminal of this width. `None`: there is no terminal. `texts`: how many of the last columns
+/// Renders a table for a terminal of this width. `None` if there is no terminal. `texts`: how many of the last columns
 /// may be truncated.
 fn render(texts: usize, headings: &[&str], rows: &[Vec<String>], width: Option<u16>) -> String {
     let headings: Vec<String> = headings.iter().map(|heading| heading.to_uppercase()).collect();

@@ -15,7 +15,7 @@ use crate::{
 /// Names the program that has Porcupine judge histories.
 pub(crate) const LINEARIZABILITY: &str = "TEAMWIRE_TEST_LINEARIZABILITY";
 
-/// Tests and builds the program that has Porcupine judge histories, once. None: there is no Go, which only CI must
+/// Tests and builds the program that has Porcupine judge histories, once. `None` if there is no Go, which only CI must
 /// have.
 pub(crate) fn linearizability(ci: bool) -> Result<Option<PathBuf>, Failure> {
     static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);

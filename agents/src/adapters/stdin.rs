@@ -55,14 +55,14 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
 /// read either, so that its messages keep their order and nothing grows without bound.
 struct Conversation {
     input: Input,
-    /// None: the program has closed its output.
+    /// `None` if the program has closed its output.
     output: Option<Lines<ChildStdout>>,
     ack: AckPolicy,
 }
 
 /// One thing that the program did.
 enum Exchange {
-    /// It wrote something. None: its output has ended.
+    /// It wrote something. `None` if its output has ended.
     Printed(Option<Piece>),
     /// It took a line of input, or closed its input.
     Took(Written),

@@ -111,9 +111,9 @@ pub struct About<'a> {
     pub name: &'a str,
     /// The team's name.
     pub team: &'a str,
-    /// The lead's name. None: the member is the lead.
+    /// The lead's name. `None` if the member is the lead.
     pub lead: Option<&'a str>,
-    /// The names of other members. None: unknown.
+    /// The names of other members. `None` means unknown.
     pub others: Option<&'a [&'a str]>,
     /// Whether there are more others than these.
     pub has_more_others: bool,

@@ -4,7 +4,7 @@ use teamwire_proto::v1::{self, NoticeKind};
 
 use super::{AnswerWith, escaped};
 
-/// Returns how the reader of a notice can act on it, in sentences. Empty: there is nothing to say.
+/// Returns how the reader of a notice can act on it, in sentences. Empty if there is nothing to say.
 pub fn next_step(notice: &v1::Notice, answer_with: AnswerWith) -> String {
     let (member, message, request) =
         (escaped(&notice.member), escaped(&notice.message_id), escaped(&notice.request_id));

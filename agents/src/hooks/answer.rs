@@ -8,7 +8,7 @@ use crate::{setup::AgentProgram, visible::json_line};
 /// What a hook prints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookAnswer {
-    /// None: nothing.
+    /// `None` means nothing.
     output: Option<Value>,
     /// The messages in it.
     messages: Vec<String>,

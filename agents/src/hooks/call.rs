@@ -27,7 +27,7 @@ pub struct HookCall {
     /// The event's name in the program.
     pub(super) event_name: String,
     pub(super) session_id: String,
-    /// The turn. Empty: the program does not name it.
+    /// The turn. Empty if the program does not name it.
     pub(super) turn_id: String,
     /// Whether the turn continues because of a hook.
     pub(super) is_continued: bool,

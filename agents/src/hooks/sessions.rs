@@ -155,7 +155,7 @@ impl File {
         session.waiter = waiter;
     }
 
-    /// Returns whether a session may be woken. None: the waiter is no longer wanted.
+    /// Returns whether a session may be woken. `None` if the waiter is no longer wanted.
     ///
     /// A program does not report the end of an interrupted turn, so a session that has long been silent counts as idle.
     /// If it is in fact busy, the notification joins its turn.

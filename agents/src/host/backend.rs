@@ -96,7 +96,7 @@ pub struct StartError {
     /// What to tell the member that ordered it: a sentence on the first line, and then perhaps the last lines of some
     /// output. Up to [`REASON_BYTES_MAX`] bytes.
     pub reason: String,
-    /// True: another host may be able to start it, for example because this one is full.
+    /// `true` if another host may be able to start it, for example because this one is full.
     pub try_another_host: bool,
 }
 

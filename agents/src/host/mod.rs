@@ -222,7 +222,7 @@ async fn offer<B: Backend>(orders: Orders<B>, found: Vec<Ended>) -> Done {
     Done::Offered(Box::new(orders.offer().await))
 }
 
-/// Returns the order in a message. None: the message is not an order.
+/// Returns the order in a message. `None` if the message is not an order.
 fn order_in(message: &v1::Message) -> Option<Order> {
     let Some(Body::SpawnOrder(ordered)) = &message.body else { return None };
     Some(Order {

@@ -53,8 +53,8 @@ impl Incarnation<'_> {
         });
     }
 
-    /// Reports how many turns of the program have failed in a row, and how the latest one did. Zero: it has not failed.
-    /// Never waits. Replaces an earlier report that has not been sent.
+    /// Reports how many turns of the program have failed in a row, and how the latest one did. Zero if it has not
+    /// failed. Never waits. Replaces an earlier report that has not been sent.
     pub(crate) fn failed_turns(&self, count: u32, error: &str) {
         let failed = v1::FailedTurns { count, error: error.to_owned(), since: None };
         self.reporter.waiting.send_modify(|waiting| waiting.failed_turns = Some(failed));
@@ -64,13 +64,13 @@ impl Incarnation<'_> {
 /// What a program is and does, as far as its adapter knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProgramState {
-    /// Its name and version. Empty: unknown.
+    /// Its name and version. Empty means unknown.
     pub(crate) version: String,
-    /// When its turn began. None: it is in no turn.
+    /// When its turn began. `None` if it is in no turn.
     pub(crate) turn_since: Option<Instant>,
     /// The tool call that is running, and when it began.
     pub(crate) tool: Option<(String, Instant)>,
-    /// What keeps it from its work. Empty: nothing.
+    /// What keeps it from its work. Empty means nothing.
     pub(crate) trouble: String,
 }
 
@@ -125,7 +125,7 @@ struct UnreportedActivity {
 }
 
 impl UnreportedActivity {
-    /// Adds a line. False: it is blank.
+    /// Adds a line. `false` if it is blank.
     fn push(&mut self, line: String) -> bool {
         let line = line.trim();
         if line.is_empty() {

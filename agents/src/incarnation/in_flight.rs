@@ -21,19 +21,19 @@ pub(crate) struct InFlight {
     acks: Acks,
     /// Tells the heartbeat.
     work: watch::Sender<Work>,
-    /// From a message's id to the id of the request that the message makes. Empty: it makes none.
+    /// From a message's id to the id of the request that the message makes. Empty if it makes none.
     messages: HashMap<String, String>,
     handed: RecentIds,
     pending_replies: PendingReplies,
     shutdown_requests: Vec<String>,
     /// From the id of a task that the runner claimed to the token of the claim.
     tasks: HashMap<u64, String>,
-    /// True: the member claims no task for now.
+    /// `true` if the member claims no task for now.
     is_resting: bool,
-    /// True: the runner waits before it tries a message again. Until then, the member counts as working, although
+    /// `true` if the runner waits before it tries a message again. Until then, the member counts as working, although
     /// nothing is in hand.
     is_retrying: bool,
-    /// True: the program is in a turn, perhaps one that no message began.
+    /// `true` if the program is in a turn, perhaps one that no message began.
     is_in_turn: bool,
 }
 
@@ -147,7 +147,7 @@ impl InFlight {
         self.report("");
     }
 
-    /// Returns the token of a task that the runner claimed. None: the task is not in hand.
+    /// Returns the token of a task that the runner claimed. `None` if the task is not in hand.
     pub(crate) fn task_token(&self, id: u64) -> Option<&str> {
         self.tasks.get(&id).map(String::as_str)
     }

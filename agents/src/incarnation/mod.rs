@@ -90,7 +90,7 @@ pub(crate) struct Incarnation<'a> {
     subscription: Subscription,
     /// Cancelled: the session may open.
     may_open: CancellationToken,
-    /// When the session was lost. None: it is open, or the first one has yet to open.
+    /// When the session was lost. `None` if it is open, or the first one has yet to open.
     lost_at: Option<Instant>,
     in_flight: InFlight,
     /// Messages that were not handed over yet, shutdown requests first. The credit of the session bounds them.
@@ -120,7 +120,7 @@ pub(crate) struct CarriedState {
     pub(crate) session: ProgramSession,
     /// Whether a program was ready to work in this incarnation or an earlier one.
     pub(crate) was_ready: bool,
-    /// Until when the last calls of an incarnation may be retried. None: it has not come to them.
+    /// Until when the last calls of an incarnation may be retried. `None` if it has not come to them.
     pub(crate) last_calls_by: Option<Instant>,
 }
 

@@ -31,7 +31,7 @@ impl Incarnation<'_> {
         self.own_requests.unknown += 1;
     }
 
-    /// Records the id of a request that the runner has begun to make. `None`: it was refused.
+    /// Records the id of a request that the runner has begun to make. `None` if it was refused.
     pub(crate) fn note_own_request(&mut self, request_id: Option<String>) {
         let own = &mut self.own_requests;
         own.unknown = own.unknown.saturating_sub(1);
@@ -67,7 +67,7 @@ impl Incarnation<'_> {
     }
 }
 
-/// Returns the request that a message answers, or whose end it reports. Empty: none.
+/// Returns the request that a message answers, or whose end it reports. Empty means none.
 fn answered_request(delivery: &Delivery) -> &str {
     match &delivery.message.body {
         Some(Body::PlanApprovalResponse(_) | Body::PermissionResponse(_)) => &delivery.message.request_id,

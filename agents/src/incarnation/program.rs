@@ -26,7 +26,7 @@ const WELCOME_VARIABLE: &str = "TEAMWIRE_WELCOME";
 /// What an adapter adds to the command of its program.
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
-    /// The program to start instead. None: the one that the user named.
+    /// The program to start instead. `None` means the one that the user named.
     pub(crate) program: Option<PathBuf>,
     /// Arguments before the user's own.
     pub(crate) before: Vec<OsString>,
@@ -34,7 +34,7 @@ pub(crate) struct Additions {
     pub(crate) after: Vec<OsString>,
     /// Environment variables, unless the user has set them.
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// The file that the MCP server creates once the program has asked it for its tools. None: no one waits for it.
+    /// The file that the MCP server creates once the program has asked it for its tools. `None` if no one waits for it.
     pub(crate) tools_loaded: Option<PathBuf>,
 }
 

@@ -20,9 +20,9 @@ use crate::config::{Mode, RunnerConfig};
 /// The program's own session, as one process of the program leaves it to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProgramSession {
-    /// Its id. None: there is none yet.
+    /// Its id. `None` if there is none yet.
     pub(crate) id: Option<String>,
-    /// True: the program has processed its first prompt, so that no later process of it gets that again.
+    /// `true` if the program has processed its first prompt, so that no later process of it gets that again.
     pub(crate) is_begun: bool,
     /// How many processes in a row were killed before they had resumed it.
     #[serde(default)]
@@ -66,7 +66,8 @@ impl Kept {
         }
     }
 
-    /// Returns the session that a later incarnation resumes. None: it belongs to another member, or to another program.
+    /// Returns the session that a later incarnation resumes. `None` if it belongs to another member, or to another
+    /// program.
     fn session_for(self, later: &Self) -> Option<ProgramSession> {
         let is_same = self.session.id.is_some()
             && self.address == later.address
@@ -115,14 +116,14 @@ impl Incarnation<'_> {
     }
 }
 
-/// Returns the file of a member. None: no session is kept.
+/// Returns the file of a member. `None` if no session is kept.
 fn path(config: &RunnerConfig, joined: &v1::JoinResponse) -> Option<PathBuf> {
     let directory = config.agent.sessions.as_ref().filter(|_| matches!(config.mode, Mode::Agent(_)))?;
     let (team, member) = (joined.team.as_ref()?, joined.member.as_ref()?);
     Some(directory.join(format!("{}@{}.json", member.name, team.name).to_ascii_lowercase()))
 }
 
-/// Reads a file. None: it is missing or damaged.
+/// Reads a file. `None` if it is missing or damaged.
 fn read(path: &Path) -> Option<Kept> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }

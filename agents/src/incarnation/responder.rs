@@ -27,7 +27,7 @@ pub(crate) struct Done {
     pub(crate) action: Action,
     /// The outcome. The response is empty unless the action was to send.
     pub(crate) result: Result<v1::SendResponse, Error>,
-    /// The message that, according to the runner, the sent one answers. None: it answers none, or names the message
+    /// The message that, according to the runner, the sent one answers. `None` if it answers none, or names the message
     /// itself.
     pub(crate) in_reply_to: Option<String>,
     /// What the program wrote.

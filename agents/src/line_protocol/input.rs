@@ -24,7 +24,7 @@ pub(crate) enum Written {
 /// Everything waits in the value itself, so that [`Input::write`] can be cancelled at any time.
 #[derive(Debug)]
 pub(crate) struct Input {
-    /// None: the program reads no more.
+    /// `None` if the program reads no more.
     stdin: Option<ChildStdin>,
     unwritten: BytesMut,
     message_id: String,

@@ -22,7 +22,7 @@ const OTHERS_MAX: usize = 50;
 pub(crate) struct InputLine {
     /// The line with its end, or several lines.
     pub(crate) text: String,
-    /// The id of the message that it carries. Empty: it carries none.
+    /// The id of the message that it carries. Empty if it carries none.
     pub(crate) message_id: String,
 }
 

@@ -41,7 +41,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the next piece, without a byte-order mark at the start of the stream. None: the stream has ended.
+    /// Returns the next piece, without a byte-order mark at the start of the stream. `None` if the stream has ended.
     /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Piece>> {
         let mut piece = self.read().await?;
@@ -79,8 +79,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Returns the next piece of a program's output. None: the output has ended, or cannot be read. Waits forever without
-/// an output. Cancel-safe.
+/// Returns the next piece of a program's output. `None` if the output has ended, or cannot be read. Waits forever
+/// without an output. Cancel-safe.
 pub(crate) async fn next_piece<R: AsyncRead + Unpin>(output: &mut Option<Lines<R>>) -> Option<Piece> {
     let Some(lines) = output else { return pending().await };
     lines.next().await.unwrap_or_else(|error| {

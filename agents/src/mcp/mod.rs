@@ -81,9 +81,9 @@ pub struct McpServer {
     /// Whether the member was the lead when the server last asked the coordinator.
     was_lead: Arc<AtomicBool>,
     in_runner: bool,
-    /// Where hooks record which messages they have handed over. None: there are no hooks.
+    /// Where hooks record which messages they have handed over. `None` if there are no hooks.
     hooks_directory: Option<Arc<Path>>,
-    /// The file to create once the program has asked for its tools. None: no one waits for it.
+    /// The file to create once the program has asked for its tools. `None` if no one waits for it.
     loaded_file: Option<Arc<Path>>,
 }
 

@@ -141,14 +141,14 @@ impl McpServer {
         Ok(())
     }
 
-    /// Returns the token of the member's claim. Empty: it has none.
+    /// Returns the token of the member's claim. Empty if it has none.
     async fn claim_token(&self, task_id: u64) -> Result<String, Error> {
         let request = v1::GetTaskRequest { task_id, ..v1::GetTaskRequest::default() };
         Ok(self.client.get_task(request).await?.claim_token)
     }
 }
 
-/// Returns the edit of the task's fields. None: no field changes.
+/// Returns the edit of the task's fields. `None` if no field changes.
 fn edit(update: TaskUpdate) -> Option<v1::UpdateTaskRequest> {
     let edit = v1::UpdateTaskRequest {
         subject: update.subject,

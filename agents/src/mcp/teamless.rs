@@ -28,7 +28,7 @@ pub type CreateTeam =
 /// The tools of an agent without a team.
 pub struct TeamlessServer {
     why: String,
-    /// None: this person may not create teams.
+    /// `None` if this person may not create teams.
     create: Option<CreateTeam>,
     created: OnceLock<McpServer>,
 }

@@ -16,11 +16,11 @@ use crate::config::{Containment, RunnerConfig};
 /// What holds a runner's programs together, and ends them when the runner dies.
 #[derive(Debug, Default)]
 pub(crate) struct Boundary {
-    /// Where each program gets a cgroup. None: nowhere.
+    /// Where each program gets a cgroup. `None` if it gets none.
     cgroups: Option<PathBuf>,
     /// Whether a program must not start outside a cgroup.
     requires_cgroup: bool,
-    /// Kills what is left of the programs when this process dies. None: nothing does.
+    /// Kills what is left of the programs when this process dies. `None` if nothing does.
     watchdog: Option<Watchdog>,
     /// See [`RunnerConfig::claims_orphans`].
     pub(super) claims_orphans: bool,
@@ -47,7 +47,7 @@ impl Boundary {
         Ok(Self { cgroups, requires_cgroup, watchdog, claims_orphans, has_warned: AtomicBool::new(false) })
     }
 
-    /// Returns what may survive the runner's violent death, in a sentence for a person. None: nothing.
+    /// Returns what may survive the runner's violent death, in a sentence for a person. `None` means nothing.
     pub(crate) fn weakness(&self) -> Option<&'static str> {
         if cfg!(not(target_os = "linux")) {
             Some(

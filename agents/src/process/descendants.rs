@@ -49,7 +49,7 @@ pub(crate) struct Family {
     pub(crate) claims_orphans: bool,
     /// The members found so far, with their start times. They remain members whatever they do.
     pub(crate) seen: HashMap<i32, u64>,
-    /// The cgroup in which they live. None: they share one with other processes.
+    /// The cgroup in which they live. `None` if they share one with other processes.
     pub(super) cgroup: Option<Cgroup>,
 }
 

@@ -40,7 +40,8 @@ pub fn check_program(program: &OsStr, path: Option<&OsStr>, directory: Option<&P
     Err(RunnerExit { code, detail: format!("{detail} The member has not joined.") })
 }
 
-/// Returns the file of a program. None: it cannot be found or executed. The arguments are those of [`check_program`].
+/// Returns the file of a program. `None` if it cannot be found or executed. The arguments are those of
+/// [`check_program`].
 pub(crate) fn find_program(program: &OsStr, path: Option<&OsStr>, directory: Option<&Path>) -> Option<PathBuf> {
     candidates(program, path, directory).into_iter().find(|candidate| is_executable(candidate))
 }

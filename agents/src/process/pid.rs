@@ -22,7 +22,7 @@ pub struct Pid {
 }
 
 impl Pid {
-    /// Returns the process that has this id now. None: there is none, or it has ended.
+    /// Returns the process that has this id now. `None` if there is none, or it has ended.
     pub fn of(id: i32) -> Option<Self> {
         let entry = ProcessEntry::of(id)?;
         Some(Self { id, started: entry.started, boot: boot() })
@@ -63,7 +63,7 @@ impl Pid {
     }
 }
 
-/// Returns what names the machine's boot. Empty: the system does not say.
+/// Returns what names the machine's boot. Empty if the system does not say.
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

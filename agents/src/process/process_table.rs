@@ -72,7 +72,7 @@ pub(super) fn all() -> Vec<ProcessEntry> {
 
 /// Finds the children of processes.
 pub(super) struct Children {
-    /// All processes. None: the kernel lists the children of each, which is cheaper to read.
+    /// All processes. `None` if the kernel lists the children of each, which is cheaper to read.
     all: Option<Vec<ProcessEntry>>,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Process {
     /// The strongest signal that was sent to the process itself while it ran.
     action: RunnerAction,
     exit: Option<Exit>,
-    /// None: the program's error output is not a pipe.
+    /// `None` if the program's error output is not a pipe.
     errors: Option<ErrorOutput>,
     /// Dropping it ends the thread that started the process.
     _starter: mpsc::Sender<()>,

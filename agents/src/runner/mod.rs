@@ -231,8 +231,8 @@ impl Runner {
         adapters::run(self.config.mode, &mut incarnation).await
     }
 
-    /// Reports the end of an incarnation, and returns how the runner ends. `by`: until when to try. None: for the whole
-    /// [`RunnerConfig::report_patience`].
+    /// Reports the end of an incarnation, and returns how the runner ends. `by`: until when to try. If `None`, it tries
+    /// for the whole [`RunnerConfig::report_patience`].
     async fn report(&self, client: &Client, end: &End, by: Option<Instant>) -> RunnerExit {
         if !end.why.is_reported() {
             return end.runner_exit(false);

@@ -29,7 +29,8 @@ impl Restarts {
         Self { policy, failures: 0, delays }
     }
 
-    /// Returns how long to wait before the next start, after an incarnation that ran for `ran`. None: do not restart.
+    /// Returns how long to wait before the next start, after an incarnation that ran for `ran`. `None` if it must not
+    /// be restarted.
     pub(super) fn next(&mut self, end: &End, ran: Duration) -> Option<Duration> {
         let has_failed = end.exit.as_ref().is_some_and(|exit| !exit.is_success());
         let failures_max = match self.policy {

@@ -128,7 +128,7 @@ enum Content {
 }
 
 impl SettingsFile {
-    /// Returns what the file should contain. `before`: its text now. None: there is no file.
+    /// Returns what the file should contain. `before`: its text now. `None` if there is no file.
     pub fn edit(&self, before: Option<&str>, intent: Intent) -> Result<Option<String>, SetupError> {
         let text = before.unwrap_or_default();
         let after = match &self.content {

@@ -22,7 +22,7 @@ pub(crate) struct Team {
     pub(crate) senders: Vec<Client>,
     /// Each on its own connection.
     pub(crate) inboxes: Vec<Client>,
-    /// The coordinator. `None`: the team is at a null server.
+    /// The coordinator. `None` if the team is at a null server.
     pub(crate) coordinator: Option<Coordinator>,
     null_server: Option<Process>,
     /// Dropped last.

@@ -30,9 +30,9 @@ pub(crate) enum Candidate {
     NullServer(Option<Store>),
     /// [`store_only`], without a server.
     StoreOnly(Store),
-    /// NATS `JetStream`. True: it flushes every write before it replies.
+    /// NATS `JetStream`. `true` if it flushes every write before it replies.
     Nats(bool),
-    /// `RabbitMQ` with durable queues. True: quorum queues, which flush before they confirm.
+    /// `RabbitMQ` with durable queues. If `true`, with quorum queues, which flush before they confirm.
     Rabbit(bool),
     /// A JSON file per inbox.
     File,
@@ -63,12 +63,12 @@ pub(crate) trait Mail: Send + Sync {
     /// Receives and acknowledges a number of messages.
     fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>>;
 
-    /// Returns the CPU time of all its processes. `None`: it has none.
+    /// Returns the CPU time of all its processes. `None` if it has none.
     fn cpu(&self) -> Result<Option<Duration>> {
         Ok(None)
     }
 
-    /// Returns the CPU time of its Redis. `None`: it uses none.
+    /// Returns the CPU time of its Redis. `None` if it uses none.
     fn redis_cpu(&self) -> Result<Option<Duration>> {
         Ok(None)
     }

@@ -117,7 +117,7 @@ impl Coordinator {
         self.metric(&format!("teamwire_store_seconds_count{{operation=\"{operation}\"}}")).await
     }
 
-    /// Returns the value of a series of its metrics. 0: it has none.
+    /// Returns the value of a series of its metrics. 0 if it has none.
     pub(crate) async fn metric(&mut self, series: &str) -> Result<f64> {
         let line = self.process.await_line("metrics are served").await?;
         let address = line.split("address").nth(1).unwrap_or_default();

@@ -18,7 +18,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Creates it below a directory. `None`: no store is needed.
+    /// Creates it below a directory. `None` if no store is needed.
     pub(crate) async fn prepare(below: &Path, store: Option<Store>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(below)?;
         let Some(fsync) = store.and_then(Store::append_fsync) else {
@@ -31,7 +31,7 @@ impl Scratch {
         Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
     }
 
-    /// Returns the CPU time of Redis. `None`: it has none.
+    /// Returns the CPU time of Redis. `None` if it has none.
     pub(crate) fn cpu(&self) -> Result<Option<Duration>> {
         self.redis.as_ref().map(|redis| Ok(redis.usage()?.cpu)).transpose()
     }

@@ -13,7 +13,7 @@ pub(crate) struct Traffic {
     pub(crate) segments: f64,
 }
 
-/// Returns the traffic of all open connections that a process of this machine has accepted on a port. `None`: `ss` is
+/// Returns the traffic of all open connections that a process of this machine has accepted on a port. `None` if `ss` is
 /// not installed.
 pub(crate) fn traffic(port: u16) -> Result<Option<Traffic>> {
     let Some(ss) = super::find("ss") else { return Ok(None) };

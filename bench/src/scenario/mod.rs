@@ -81,7 +81,7 @@ impl Scenario {
         self.view().is_some()
     }
 
-    /// Returns what the page shows of it. `None`: it is not on the page.
+    /// Returns what the page shows of it. `None` if it is not on the page.
     pub(crate) fn view(self) -> Option<SectionLayout> {
         Some(match self {
             Self::Send => send::VIEW,
@@ -167,7 +167,7 @@ impl Sent {
 struct Cpu {
     /// Of the benchmark's process, which has the clients.
     client: Duration,
-    /// Of all processes of the candidate. `None`: it has none.
+    /// Of all processes of the candidate. `None` if it has none.
     server: Option<Duration>,
     /// What of it is Redis'.
     redis: Option<Duration>,

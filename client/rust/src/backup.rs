@@ -35,7 +35,7 @@ impl Client {
 }
 
 impl BackupStream {
-    /// Waits for the next lines. `None`: the stream has ended; the backup is complete if its last line has come. A
+    /// Waits for the next lines. `None` if the stream has ended; the backup is complete if its last line has come. A
     /// stream that breaks cannot be resumed.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         match self.frames.message().await {

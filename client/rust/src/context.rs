@@ -108,7 +108,7 @@ pub struct ContextFile {
 
 impl ContextFile {
     /// Returns the path of the context file: [`CONTEXT_VARIABLE`], or `teamwire/context.json` in `$XDG_CONFIG_HOME` or
-    /// `$HOME/.config`. None: none of these variables is set.
+    /// `$HOME/.config`. `None` if none of these variables is set.
     pub fn path() -> Option<PathBuf> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let configurations =
@@ -138,7 +138,7 @@ impl ContextFile {
         }
     }
 
-    /// Returns the identity that is named, or the current one, or the only one of the given team. None: there is no
+    /// Returns the identity that is named, or the current one, or the only one of the given team. `None` if there is no
     /// such identity. Never guesses: fails with [`Error::Context`] if the name is unknown or ambiguous.
     pub fn choose(&self, named: Option<&str>, team: Option<&str>) -> Result<Option<&KeptIdentity>, Error> {
         let wrong = |text: String| Err(Error::Context(text));
@@ -215,7 +215,7 @@ mod tests {
         ContextFile { current: current.map(str::to_owned), identities }
     }
 
-    /// `None`: refused.
+    /// Returns the identity that is chosen. `None` if the choice is refused.
     fn chosen(named: Option<&str>, team: Option<&str>, current: Option<&str>) -> Option<String> {
         let file = file(current);
         file.choose(named, team).ok().map(|kept| kept.map_or_else(|| "nobody".to_owned(), KeptIdentity::name))

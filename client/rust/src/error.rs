@@ -44,8 +44,8 @@ pub enum Error {
     OutcomeUnknown {
         /// The name of the RPC.
         call: &'static str,
-        /// The key that it was sent with. The same call with the same key is carried out at most once. Empty: the call
-        /// takes no key.
+        /// The key that it was sent with. The same call with the same key is carried out at most once. Empty if the
+        /// call takes no key.
         idempotency_key: String,
         /// Why the last attempt failed.
         detail: String,

@@ -26,7 +26,7 @@ pub(crate) struct Follower<Q, A> {
     open: Open<Q, A>,
     stream: Option<(Link, Streaming<A>)>,
     delays: Delays,
-    /// When the stream broke. None: it is open, or was never tried.
+    /// When the stream broke. `None` if it is open, or was never tried.
     broken_since: Option<Instant>,
     is_over: bool,
 }

@@ -51,11 +51,11 @@ pub struct Identity {
     pub address: String,
     /// For `https` addresses: the authorities to trust, and the certificate to present.
     pub tls: TlsOptions,
-    /// The team. None: the one that the credential implies; an operator has yet to choose one.
+    /// The team. `None` means the one that the credential implies; an operator has yet to choose one.
     pub team: Option<String>,
-    /// The member. None: the credential is not a member's.
+    /// The member. `None` if the credential is not a member's.
     pub member: Option<String>,
-    /// The credential. None: unknown here.
+    /// The credential. `None` means unknown here.
     pub credential: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl Identity {
     }
 }
 
-/// Returns the default address: the socket of the coordinator that this user runs on this machine. `None`: the
+/// Returns the default address: the socket of the coordinator that this user runs on this machine. `None` if the
 /// environment does not say where its state directory is.
 pub fn default_address() -> Option<String> {
     let socket = state_directory()?.join(SOCKET_FILE);
@@ -178,7 +178,7 @@ pub fn default_address() -> Option<String> {
 }
 
 /// Returns the state directory of this machine's coordinator: [`STATE_DIR_VARIABLE`], or `teamwire` in
-/// `$XDG_STATE_HOME` or `$HOME/.local/state`. `None`: none of these variables is set.
+/// `$XDG_STATE_HOME` or `$HOME/.local/state`. `None` if none of these variables is set.
 pub fn state_directory() -> Option<PathBuf> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state_home = || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));

@@ -22,7 +22,7 @@ const EXIT_DELAY_MAX: Duration = Duration::from_secs(1);
 pub struct Shutdown {
     /// The request, with its decision. Still pending if the time ran out first.
     pub request: v1::Request,
-    /// How the member's process ended. None: it has not exited in time, or no exit was reported.
+    /// How the member's process ended. `None` if it has not exited in time, or no exit was reported.
     pub exit: Option<v1::ExitReport>,
 }
 

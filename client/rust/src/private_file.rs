@@ -222,7 +222,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Returns why a file is refused. Empty: it passes.
+    /// Returns why a file is refused. Empty if it passes.
     fn refusal(path: &Path) -> String {
         refuse_shared(path).err().map_or_else(String::new, |error| error.to_string())
     }

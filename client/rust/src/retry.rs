@@ -16,14 +16,15 @@ use crate::transport::{ConnectionEnded, DialError};
 /// How a client retries its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How long a call may take in total, delays included. Zero: one attempt. [`Duration::MAX`]: as long as it takes.
+    /// How long a call may take in total, delays included. Zero means one attempt, and [`Duration::MAX`] as long as it
+    /// takes.
     pub total: Duration,
     /// The bound of the first delay.
     pub delay_min: Duration,
     /// The bound of every delay.
     pub delay_max: Duration,
-    /// True: also retries INBOX_FULL. Off by default, because two members that wait for room in each other's inboxes
-    /// would both wait in vain. RATE_LIMITED is always retried: it passes by itself.
+    /// Whether INBOX_FULL is retried, too. Off by default, because two members that wait for room in each other's
+    /// inboxes would both wait in vain. RATE_LIMITED is always retried: it passes by itself.
     pub while_full: bool,
 }
 

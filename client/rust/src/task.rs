@@ -30,7 +30,7 @@ impl Client {
         self.call(call, request, |channel, request| async move { tasks(channel).claim_task(request).await }).await
     }
 
-    /// Claims the task that the caller should do next, and waits up to `patience` for one. None: there was none.
+    /// Claims the task that the caller should do next, and waits up to `patience` for one. `None` if there was none.
     ///
     /// Dropping the future does not undo a claim that the coordinator has already made.
     pub async fn claim_next_task(&self, patience: Duration) -> Result<Option<v1::Claim>, Error> {

@@ -16,7 +16,7 @@ pub struct Waiting<'a> {
     pub waited: Duration,
     /// When the next attempt starts.
     pub delay: Duration,
-    /// How long the client keeps trying. None: it never stops, because a stream reopens until it ends.
+    /// How long the client keeps trying. `None` means it never stops, because a stream reopens until it ends.
     pub left: Option<Duration>,
 }
 

@@ -111,7 +111,7 @@ impl Items {
     }
 }
 
-/// Returns the key of an item. None: the team itself.
+/// Returns the key of an item. `None` means the team itself.
 fn key(item: &Item) -> Option<Key> {
     match item {
         Item::Team(_) => None,

@@ -160,7 +160,7 @@ impl World {
         check_refusal(refusal);
     }
 
-    /// Makes a call. `None`: the bytes cannot be decoded.
+    /// Makes a call. `None` if the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
         Some(match kind % 50 {

@@ -123,7 +123,7 @@ fn with(mut object: Map<String, Value>, fields: Value) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// Writes a request in the classic dialect. `None`: it cannot say it.
+/// Writes a request in the classic dialect. `None` if it cannot say it.
 fn classic(request: &v1::SendRequest) -> Option<Value> {
     let fields = match request.body.as_ref()? {
         Body::Message(b) => {
@@ -154,7 +154,7 @@ fn classic(request: &v1::SendRequest) -> Option<Value> {
     with(common(request), fields)
 }
 
-/// Writes a request in the newer dialect. `None`: it cannot say it.
+/// Writes a request in the newer dialect. `None` if it cannot say it.
 fn newer(request: &v1::SendRequest) -> Option<Value> {
     let fields = match request.body.as_ref()? {
         Body::Message(b) => json!({"to": b.recipient, "summary": b.summary, "message": b.content}),
@@ -197,7 +197,7 @@ fn accepted(request: &v1::SendRequest) -> v1::Message {
     v1::Message { id: "m".to_owned(), in_reply_to, attachments, body, ..v1::Message::default() }
 }
 
-/// Returns what an accepted request looked like. `None`: nobody could have sent it so.
+/// Returns what an accepted request looked like. `None` if nobody could have sent it so.
 fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
     let is_named = |name: &String| !name.is_empty();
     let body = match message.body.clone()? {

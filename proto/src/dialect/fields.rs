@@ -47,12 +47,12 @@ impl Fields {
         format!("{}{name}", self.path)
     }
 
-    /// Takes a field. None: absent or null.
+    /// Takes a field. `None` means absent or null.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.map.remove(name).filter(|value| !value.is_null())
     }
 
-    /// Takes a text. Empty: absent or null.
+    /// Takes a text. Empty means absent or null.
     pub(super) fn text(&mut self, name: &str) -> Result<String, Refusal> {
         match self.take(name) {
             None => Ok(String::new()),

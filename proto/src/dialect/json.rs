@@ -15,7 +15,7 @@ use crate::{Reason, Refusal};
 pub struct Json {
     /// The value. Of equal keys, the last one counts.
     pub value: Value,
-    /// The path of the first repeated key, such as `message.approve` or `attachments[1].uri`. None: every key is
+    /// The path of the first repeated key, such as `message.approve` or `attachments[1].uri`. `None` if every key is
     /// unique.
     pub repeated: Option<String>,
 }

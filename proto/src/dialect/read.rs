@@ -156,8 +156,8 @@ fn nested(mut map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     request(fields, body)
 }
 
-/// Takes the recipient. Returns "*" for a message or broadcast to everyone else. Empty: none was given, or the kind has
-/// none.
+/// Takes the recipient. Returns "*" for a message or broadcast to everyone else. Empty if none was given, or the kind
+/// has none.
 fn recipient(kind: Kind, fields: &mut Fields) -> Result<String, Refusal> {
     if !kind.has_recipient() {
         let message = format!("A {} goes to {}. Leave recipient out.", kind.name(), kind.goes_to());

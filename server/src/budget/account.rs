@@ -175,7 +175,7 @@ impl Account {
         }
     }
 
-    /// Returns how long the next read of a stream has to wait. `None`: it may be made.
+    /// Returns how long the next read of a stream has to wait. `None` if it may be made.
     pub fn read_wait(&self) -> Option<Duration> {
         self.read_bytes.debt(self.shared.rates.of(Class::ReadBytes), self.shared.now())
     }

@@ -64,7 +64,7 @@ impl Bucket {
         Duration::from_nanos(after(before).saturating_sub(room))
     }
 
-    /// Returns how long it takes until anything is left. `None`: something is.
+    /// Returns how long it takes until anything is left. `None` if something is.
     pub(super) fn debt(&self, rate: Rate, now: u64) -> Option<Duration> {
         let room = now.saturating_add(rate.nanos(rate.burst));
         let debt = self.full_at.load(Ordering::Relaxed).checked_sub(room)?;

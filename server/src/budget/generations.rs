@@ -55,7 +55,7 @@ impl CredentialGenerations {
         over.len()
     }
 
-    /// Adds a connection of the newest generation. Returns its number. `None`: the generation has too many.
+    /// Adds a connection of the newest generation. Returns its number. `None` if the generation has too many.
     pub(super) fn add(&mut self, evict: CancellationToken, max: usize) -> Option<u64> {
         if self.newest.open.len() >= max {
             return None;
@@ -66,7 +66,7 @@ impl CredentialGenerations {
     }
 
     /// Moves a connection to a generation that has just presented its credential over it. Returns how many others this
-    /// closes, as [`note`](Self::note) does. `None`: the generation has too many.
+    /// closes, as [`note`](Self::note) does. `None` if the generation has too many.
     pub(super) fn renew(
         &mut self,
         (from, number): (Generation, u64),

@@ -88,7 +88,7 @@ impl Account {
         ByteLease { own, all }
     }
 
-    /// Waits until there is memory for this many bytes of a stream. `None`: the credential's clients have taken too
+    /// Waits until there is memory for this many bytes of a stream. `None` if the credential's clients have taken too
     /// little for this long.
     pub async fn lease_within(&self, bytes: usize, patience: Duration) -> Option<ByteLease> {
         let own = timeout(patience, self.own_bytes(bytes)).await.ok()?;

@@ -69,7 +69,7 @@ impl Assets {
         Self(files.iter().map(asset).collect())
     }
 
-    /// Answers a request for a file. `None`: there is none of this path.
+    /// Answers a request for a file. `None` if there is none of this path.
     pub(super) fn answer(&self, path: &str, method: &Method, headers: &HeaderMap) -> Option<Response<Body>> {
         let asset = self.0.get(path)?;
         let mut answer = Response::new(Body::empty());

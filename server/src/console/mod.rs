@@ -108,7 +108,7 @@ where
 }
 
 impl ConsoleFiles {
-    /// Answers a request for a file, or one that is not permitted. `None`: it is a call.
+    /// Answers a request for a file, or one that is not permitted. `None` if it is a call.
     fn answer<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         if is_native_call(request) {
             return None;

@@ -229,7 +229,7 @@ impl Coordinator {
     }
 }
 
-/// Shows the record of a credential. `None`: it is no longer valid.
+/// Shows the record of a credential. `None` if it is no longer valid.
 fn show(
     viewer: Viewer<'_>,
     team: &TeamRecord,

@@ -73,7 +73,7 @@ impl ClaimQueues {
         Admission::Queue { answered, is_first: true }
     }
 
-    /// Takes the claims that have waited longest. `None`: none waits, and the queue is over.
+    /// Takes the claims that have waited longest. `None` if none waits, and the queue is over.
     pub(super) fn next(&self, namespace: &Namespace) -> Option<Vec<WaitingClaim>> {
         let mut teams = self.teams.lock();
         if let Some(queue) = teams.get_mut(namespace)

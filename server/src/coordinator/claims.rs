@@ -110,8 +110,8 @@ impl Coordinator {
         }
     }
 
-    /// Carries out claims in one transaction. `None`: nothing was written, and they must be carried out one by one. The
-    /// transaction is part of the first call's trace, and the other calls are linked to that call.
+    /// Carries out claims in one transaction. `None` if nothing was written, and they must be carried out one by one.
+    /// The transaction is part of the first call's trace, and the other calls are linked to that call.
     async fn try_together(
         &self,
         namespace: &Namespace,

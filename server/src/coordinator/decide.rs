@@ -250,8 +250,8 @@ impl<'c> Decision<'c> {
         Ok(())
     }
 
-    /// Commits a transaction. Returns how durable it is. `None`: a check failed or the store is full, and the rule must
-    /// run again.
+    /// Commits a transaction. Returns how durable it is. `None` if a check failed or the store is full, and the rule
+    /// must run again.
     async fn commit(&mut self, txn: &Txn) -> Result<Option<Durability>, Refusal> {
         let coordinator = self.coordinator;
         let mut pending = PendingCommit::new(&coordinator.notifier, self.namespace, txn);
@@ -343,7 +343,7 @@ fn idempotency_keys(txn: &Txn) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns how much weight a stream may have after a transaction's append. `None`: any.
+/// Returns how much weight a stream may have after a transaction's append. `None` means any.
 fn weight_max(txn: &Txn, to: &str) -> Option<u64> {
     txn.writes.iter().find_map(|write| match write {
         Write::Append { stream, bound: Some(bound), .. } if stream == to => Some(bound.weight_max),

@@ -156,7 +156,7 @@ pub struct HistoryQuery {
     pub filter: Option<v1::HistoryFilter>,
     /// Only entries above this sequence.
     pub after: u64,
-    /// Only entries below this sequence. `None`: no bound.
+    /// Only entries below this sequence. `None` means no bound.
     pub before: Option<u64>,
     /// How many at most.
     pub limit: usize,

@@ -132,7 +132,7 @@ impl Coordinator {
     }
 
     /// Carries out everything that is due in a team. Returns when something will be due next if nothing changes.
-    /// `None`: never.
+    /// `None` means never.
     pub async fn carry_out_due(
         &self,
         namespace: &Namespace,

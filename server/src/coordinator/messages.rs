@@ -130,7 +130,7 @@ impl Coordinator {
         Ok(Allowance { entries: notices.len() as u64, weight: weights.sum() })
     }
 
-    /// Returns messages by their ids. `None`: the message does not exist.
+    /// Returns messages by their ids. `None` if the message does not exist.
     pub async fn messages(
         &self,
         namespace: &Namespace,

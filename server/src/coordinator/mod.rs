@@ -76,7 +76,7 @@ pub struct Coordinator {
     metrics: Arc<Metrics>,
     /// Held by the backup that is under way.
     backup: Arc<tokio::sync::Mutex<()>>,
-    /// Since when no other coordinator has served the store, in milliseconds since 1970. `None`: others may.
+    /// Since when no other coordinator has served the store, in milliseconds since 1970. `None` if others may.
     alone_since_ms: Option<u64>,
 }
 

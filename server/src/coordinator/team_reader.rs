@@ -56,9 +56,9 @@ pub struct TeamReader {
     offers: HashMap<String, Option<Arc<HostRecord>>>,
     /// The sequence that each member's next activity line gets, by folded name.
     activity: HashMap<String, u64>,
-    /// The sequence that the next request gets. `None`: the requests were not read yet.
+    /// The sequence that the next request gets. `None` if the requests were not read yet.
     requests: Option<u64>,
-    /// How far the history was searched for changed tasks. `None`: the board was not read yet.
+    /// How far the history was searched for changed tasks. `None` if the board was not read yet.
     searched: Option<u64>,
     /// When the board was read, by the store's clock.
     board_ms: u64,

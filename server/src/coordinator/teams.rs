@@ -171,7 +171,7 @@ impl Coordinator {
         self.store.has_lost(namespace).await.map_err(unavailable)
     }
 
-    /// Counts a team's members, open tasks and messages, and returns its roster. `None`: the team is deleted.
+    /// Counts a team's members, open tasks and messages, and returns its roster. `None` if the team is deleted.
     pub async fn count(&self, namespace: &Namespace) -> Result<Option<(TeamCount, Vec<Name>)>, Refusal> {
         let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let Some(team) = found else { return Ok(None) };

@@ -214,7 +214,7 @@ impl AuditWriter {
         }
     }
 
-    /// Returns the next entries of a chain, which stay in the queue until they are written. `None`: there are none.
+    /// Returns the next entries of a chain, which stay in the queue until they are written. `None` if there are none.
     fn batch(&self, chain: &Chain) -> Option<(Batch, Vec<v1::AuditEntry>)> {
         let state = self.state.lock();
         let queue = state.queues.get(chain)?;

@@ -42,7 +42,7 @@ pub(super) fn channel() -> (mpsc::Sender<Frame>, FrameQueue) {
 pub struct FrameQueue(Arc<Mutex<mpsc::Receiver<Frame>>>);
 
 impl FrameQueue {
-    /// Waits for the next frame. `None`: there are no more.
+    /// Waits for the next frame. `None` if there are no more.
     pub async fn recv(&mut self) -> Option<Frame> {
         poll_fn(|context| self.poll_recv(context)).await
     }

@@ -155,7 +155,7 @@ async fn close(delivery: DeliveryLoop, mailbox: &Mailbox) {
     }
 }
 
-/// Returns the last frame of a session's stream. `None`: the client is gone.
+/// Returns the last frame of a session's stream. `None` if the client is gone.
 fn last_frame(end: End, pace: Pace) -> Option<Frame> {
     match end {
         End::Gone => None,

@@ -165,7 +165,7 @@ impl TeamWatch {
         self.news.subscribe()
     }
 
-    /// Returns the version of the roster: a caller's rights may have changed with it. `None`: the team was not read
+    /// Returns the version of the roster: a caller's rights may have changed with it. `None` if the team was not read
     /// yet.
     pub fn roster(&self) -> Result<Option<u64>, Refusal> {
         if let Some(refusal) = &*self.ended.lock() {

@@ -48,7 +48,7 @@ pub fn is_for_another_life(message: &v1::Message, incarnation: u64) -> bool {
     matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != incarnation
 }
 
-/// Returns why a message must not be delivered to this life of its recipient. `None`: it may be.
+/// Returns why a message must not be delivered to this life of its recipient. `None` if it may be.
 pub fn undeliverable(
     session: &SessionRecord,
     sequence: u64,

@@ -30,7 +30,7 @@ const DETACHED_END_MS: u64 = 5_000;
 
 /// Carries out everything that is due in a team. `leases`: as just read. `may_lose`: whether members whose lease ran
 /// out long enough ago may be declared lost; false while this coordinator itself may have been away. Returns in how
-/// many milliseconds something will be due if nothing changes. `None`: never.
+/// many milliseconds something will be due if nothing changes. `None` means never.
 pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(None) };
     let mut team = TeamRecord::clone(&team);

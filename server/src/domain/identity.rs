@@ -242,7 +242,7 @@ pub(super) fn sign_in_code(
 /// What is known of a credential that was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedUp {
-    /// Whether it is valid. False: it once was, and the rule of its call explains what happened to it.
+    /// Whether it is valid. `false` if it once was, and the rule of its call explains what happened to it.
     pub is_current: bool,
     /// Set if it is the operator's, by a console.
     pub operator_sign_in: Option<OperatorSignIn>,

@@ -20,7 +20,7 @@ pub(super) fn entry_of(id: MessageId) -> Bytes {
     Bytes::copy_from_slice(Uuid::from(id).as_bytes())
 }
 
-/// Returns the id of the message that an entry names. `None`: it is not an entry of an inbox.
+/// Returns the id of the message that an entry names. `None` if it is not an entry of an inbox.
 pub fn message_id_of(entry: &[u8]) -> Option<MessageId> {
     Uuid::from_slice(entry).ok().map(MessageId::from)
 }
@@ -50,8 +50,8 @@ impl Leaving {
     }
 }
 
-/// Removes messages from an inbox and writes their receipts. `dead_letter`: why they become dead letters. `None`: they
-/// were processed.
+/// Removes messages from an inbox and writes their receipts. `dead_letter`: why they become dead letters. `None` if
+/// they were processed.
 pub(super) fn remove_from_inbox(
     tx: &mut Tx<'_>,
     member: &Name,

@@ -50,7 +50,7 @@ impl<T: Message> Page<T> {
         self.size
     }
 
-    /// Adds an item. `false`: it does not fit, and the page ends before it.
+    /// Adds an item. `false` if it does not fit, and the page ends before it.
     pub fn add(&mut self, item: T) -> bool {
         let bytes = self.bytes + item.encoded_len() + ITEM_OVERHEAD_BYTES;
         let fits = self.items.is_empty() || (self.items.len() < self.size && bytes <= self.bytes_max);
@@ -84,7 +84,7 @@ pub fn token(position: impl ToString) -> String {
     hex::encode(position.to_string())
 }
 
-/// Reads the position from `page_token`. `None`: the first page is asked for.
+/// Reads the position from `page_token`. `None` if the first page is asked for.
 pub fn position(token: &str) -> Result<Option<String>, Refusal> {
     if token.is_empty() {
         return Ok(None);

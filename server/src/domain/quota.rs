@@ -63,7 +63,7 @@ impl From<&Principal> for Spender {
 }
 
 impl Spender {
-    /// Returns how much of a quota it may use. `None`: it is not bounded.
+    /// Returns how much of a quota it may use. `None` if it is not bounded.
     fn part_of(self, quota: u64) -> Option<u64> {
         match self {
             Self::Coordinator => None,
@@ -72,12 +72,12 @@ impl Spender {
         }
     }
 
-    /// Returns how many bytes the team may hold after it has added something. `None`: it is not bounded.
+    /// Returns how many bytes the team may hold after it has added something. `None` if it is not bounded.
     pub fn team_bytes_max(self, limits: &Limits) -> Option<u64> {
         self.part_of(limits.team_bytes_max)
     }
 
-    /// Returns how many bytes tasks may have after it has added something. `None`: it is not bounded.
+    /// Returns how many bytes tasks may have after it has added something. `None` if it is not bounded.
     pub fn task_bytes_max(self, limits: &Limits) -> Option<u64> {
         self.part_of(task_share(limits))
     }

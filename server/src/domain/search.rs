@@ -13,7 +13,7 @@ const TEXT_CHARS_MAX: usize = 200;
 pub struct Needle(String);
 
 impl Needle {
-    /// Checks the text of a filter. `None`: it is empty, and everything passes.
+    /// Checks the text of a filter. `None` if it is empty, and everything passes.
     pub fn parse(text: &str) -> Result<Option<Self>, Refusal> {
         if text.chars().count() > TEXT_CHARS_MAX {
             let message = format!("filter.text takes up to {TEXT_CHARS_MAX} characters. Search for a part of it.");

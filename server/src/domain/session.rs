@@ -73,7 +73,7 @@ pub enum Opened {
         team: Name,
         /// The number of its life.
         incarnation: u64,
-        /// The request that it approved. `None`: it has left.
+        /// The request that it approved. `None` if it has left.
         request_id: Option<RequestId>,
     },
 }

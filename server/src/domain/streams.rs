@@ -25,7 +25,7 @@ pub fn activity_of(folded: &str) -> String {
     format!("{ACTIVITY_PREFIX}{folded}")
 }
 
-/// Returns the folded name of the member whose activity a stream is. `None`: it is another stream.
+/// Returns the folded name of the member whose activity a stream is. `None` if it is another stream.
 pub fn activity_owner(stream: &str) -> Option<&str> {
     stream.strip_prefix(ACTIVITY_PREFIX)
 }
@@ -40,7 +40,7 @@ pub fn inbox_of(folded: &str) -> String {
     format!("{INBOX_PREFIX}{folded}")
 }
 
-/// Returns the folded name of the member whose inbox a stream is. `None`: it is another stream.
+/// Returns the folded name of the member whose inbox a stream is. `None` if it is another stream.
 pub fn inbox_owner(stream: &str) -> Option<&str> {
     stream.strip_prefix(INBOX_PREFIX)
 }

@@ -70,7 +70,7 @@ pub struct TeamView {
 #[derive(Debug)]
 struct VersionedItem {
     revision: u64,
-    /// Its latest state. `None`: it is gone without a last state.
+    /// Its latest state. `None` if it is gone without a last state.
     item: Option<Arc<Item>>,
     /// The last name that the item had, as its key shows it.
     shown_key: team_item_key::Key,
@@ -329,7 +329,7 @@ impl Position {
         page::token(format!("{view:x}.{revision:x}.{snapshot:x}.{viewer}"))
     }
 
-    /// Reads a position from a token. `None`: it is empty.
+    /// Reads a position from a token. `None` if it is empty.
     pub fn parse(token: &str) -> Result<Option<Self>, Refusal> {
         let unknown = || {
             let text = "resume_token is not one that a frame has had. Pass on the one of the last frame, or leave it out for a \

@@ -33,7 +33,7 @@ pub enum Topic<'t> {
 }
 
 impl<'t> Topic<'t> {
-    /// Reads a topic as notifications name it. `None`: this coordinator does not know it.
+    /// Reads a topic as notifications name it. `None` if this coordinator does not know it.
     pub fn parse(text: &'t str) -> Option<Self> {
         match text {
             INBOXES => Some(Self::Inboxes),

@@ -50,12 +50,12 @@ pub struct CachedRecord {
 }
 
 impl CachedRecord {
-    /// Wraps a record as read. `None`: it does not exist.
+    /// Wraps a record as read. `None` if it does not exist.
     pub fn new(record: Option<Record>) -> Arc<Self> {
         Arc::new(Self { record, decoded: OnceLock::new() })
     }
 
-    /// Returns the version. `None`: the record does not exist.
+    /// Returns the version. `None` if the record does not exist.
     pub fn version(&self) -> Option<u64> {
         self.record.as_ref().map(|record| record.version)
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for CachedRecord {
 pub struct Snapshot {
     /// The records that are loaded.
     pub records: HashMap<Key, Arc<CachedRecord>>,
-    /// The replies recorded under idempotency keys that were looked up. `None`: the key is unused.
+    /// The replies recorded under idempotency keys that were looked up. `None` if the key is unused.
     pub replies: HashMap<String, Option<Bytes>>,
     /// The sequences of the messages in an inbox, by the folded name of its owner and the id of the message.
     pub inboxes: HashMap<String, HashMap<MessageId, u64>>,
@@ -152,8 +152,8 @@ impl<'a> Tx<'a> {
         Ok(value)
     }
 
-    /// Returns the sequence of a message in a member's inbox. `None`: it is not there. The commit does not check this:
-    /// a sequence never names another message, and an entry that is gone is not removed twice.
+    /// Returns the sequence of a message in a member's inbox. `None` if it is not there. The commit does not check
+    /// this: a sequence never names another message, and an entry that is gone is not removed twice.
     pub fn place_in_inbox(&self, member: &Name, message_id: MessageId) -> Result<Option<u64>, RuleError> {
         let inbox = self.snapshot.inboxes.get(member.folded()).ok_or_else(|| RuleError::NeedsInbox(member.clone()))?;
         Ok(inbox.get(&message_id).copied())

@@ -29,11 +29,11 @@ pub struct AuthGate {
     open: AtomicBool,
     /// How many calls with a credential are being decided.
     deciding: AtomicUsize,
-    /// The connection's permit among those that load the console's page. `None`: it has none.
+    /// The connection's permit among those that load the console's page. `None` if it has none.
     loading: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Who is at the other end. `None`: unknown.
+    /// Who is at the other end. `None` means unknown.
     peer: Option<SocketAddr>,
-    /// The connection's slot among those that are open. `None`: it needs none.
+    /// The connection's slot among those that are open. `None` if it needs none.
     slot: Option<ConnectionSlot>,
     known: ShownCredentials,
 }
@@ -55,7 +55,7 @@ impl AuthGate {
     }
 
     /// Returns what is cancelled when the connection must be closed next, once a call has presented a valid credential.
-    /// `None`: it must be closed now.
+    /// `None` if it must be closed now.
     pub(super) fn next_eviction(&self) -> Option<CancellationToken> {
         self.slot.as_ref()?.next_eviction()
     }
@@ -121,12 +121,12 @@ impl GatedCall {
         Ok(())
     }
 
-    /// Returns the account for which the connection counts. `None`: no call has presented a valid credential.
+    /// Returns the account for which the connection counts. `None` if no call has presented a valid credential.
     pub fn account(&self) -> Option<Arc<Account>> {
         self.gate.slot.as_ref()?.account()
     }
 
-    /// Returns the account that pays for a large request over the connection. `None`: no one does.
+    /// Returns the account that pays for a large request over the connection. `None` if no one does.
     pub fn payer(&self) -> Option<Arc<Account>> {
         Some(self.gate.slot.as_ref()?.payer())
     }

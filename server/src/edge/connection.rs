@@ -37,7 +37,7 @@ pub struct Connection<S> {
     stream: Stream<S>,
     peer: SocketAddr,
     gate: Arc<AuthGate>,
-    /// `None`: the gate is open.
+    /// `None` if the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Ready when the connection must make way for another one; once its gate is open, when its member has begun two
     /// more lives.

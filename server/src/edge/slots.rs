@@ -83,7 +83,7 @@ impl ConnectionSlots {
         Self { budgets, bounds, state: Mutex::default() }
     }
 
-    /// Gives a newcomer a slot. `None`: all are taken by established connections, or by those that come before it.
+    /// Gives a newcomer a slot. `None` if all are taken by established connections, or by those that come before it.
     pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<ConnectionSlot> {
         let address = address_of(peer);
         let mut state = self.state.lock();
@@ -152,7 +152,7 @@ impl ConnectionSlot {
         self.evict.clone()
     }
 
-    /// Returns what is cancelled when the established connection must be closed next. `None`: it must be closed now.
+    /// Returns what is cancelled when the established connection must be closed next. `None` if it must be closed now.
     pub(super) fn next_eviction(&self) -> Option<CancellationToken> {
         let mut owner = self.owner.lock();
         let owner = owner.as_mut()?;
@@ -167,7 +167,7 @@ impl ConnectionSlot {
         Some(owner.evict.clone())
     }
 
-    /// Returns the account for which the connection counts. `None`: it is a stranger.
+    /// Returns the account for which the connection counts. `None` if it is a stranger.
     pub(super) fn account(&self) -> Option<Arc<Account>> {
         self.owner.lock().as_ref().map(|owner| Arc::clone(owner.connection.account()))
     }

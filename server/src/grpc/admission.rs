@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) who: Arc<CallerCredentials>,
-    /// Who pays for the call. `None`: the credential is no longer valid.
+    /// Who pays for the call. `None` if the credential is no longer valid.
     pub(super) account: Option<Arc<Account>>,
     pub(super) call: Arc<Call>,
 }

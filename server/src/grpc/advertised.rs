@@ -11,12 +11,12 @@ use crate::edge::listen::SOCKET_PEER;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advertised {
     /// Its addresses, and those of coordinators that share its store, as `https://HOST:PORT`; up to 16. Invalid ones
-    /// are left out. Empty: the address that the call used.
+    /// are left out. Empty means the address that the call used.
     pub addresses: Vec<String>,
     /// The SHA-256 of a certificate in the chain that it shows, the authority to trust: `sha256:HEX` or `HEX`. `None`:
     /// clients use their default trust.
     pub ca_fingerprint: Option<String>,
-    /// Its Unix socket. `None`: it has none.
+    /// Its Unix socket. `None` if it has none.
     pub socket: Option<Address>,
 }
 

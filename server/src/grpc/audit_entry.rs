@@ -30,7 +30,7 @@ pub(super) struct AuditedCall<'a> {
     writer: &'a AuditWriter,
     call: &'a Call,
     subject: Option<Subject>,
-    /// Who calls. `None`: not looked up yet.
+    /// Who calls. `None` means not looked up yet.
     caller: Option<v1::AuditCaller>,
     has_ended: bool,
 }

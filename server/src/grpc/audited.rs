@@ -12,7 +12,7 @@ pub(super) fn name_of(method: Method) -> String {
     format!("{}/{}", method.service(), method.name())
 }
 
-/// Returns which chain gets an entry when a call succeeds. `None`: none.
+/// Returns which chain gets an entry when a call succeeds. `None` means none.
 pub(super) fn subject_of(method: Method) -> Option<Subject> {
     match method.audit() {
         AuditClass::Powers => Some(Subject::Privileged),

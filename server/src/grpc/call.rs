@@ -24,10 +24,10 @@ pub(super) struct Call {
     pub(super) method: Method,
     /// What the call presented, or why that is refused.
     pub(super) credentials: Result<Arc<CallerCredentials>, Refusal>,
-    /// The call at the gate of its connection. `None`: the connection has no gate.
+    /// The call at the gate of its connection. `None` if the connection has no gate.
     pub(super) gated: Option<GatedCall>,
     uri: Uri,
-    /// What a proxy that terminates TLS says of it. `None`: none does.
+    /// What a proxy that terminates TLS says of it. `None` if none does.
     forwarded: Option<HeaderValue>,
     /// What the call costs, and who pays for it.
     pub(super) cost: Cost,
@@ -52,17 +52,18 @@ impl Call {
         }
     }
 
-    /// Returns what presented a credential that can be read. `None`: nothing did.
+    /// Returns what presented a credential that can be read. `None` if nothing did.
     pub(super) fn who(&self) -> Option<&Arc<CallerCredentials>> {
         self.credentials.as_ref().ok()
     }
 
-    /// Returns where the call comes from. `None`: unknown.
+    /// Returns where the call comes from. `None` means unknown.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.gated.as_ref().and_then(GatedCall::peer)
     }
 
-    /// Returns the address that the call used. `None`: unknown. `socket`: the address of the coordinator's Unix socket.
+    /// Returns the address that the call used. `None` means unknown. `socket`: the address of the coordinator's Unix
+    /// socket.
     pub(super) fn called_at(&self, socket: Option<&Address>) -> Option<Address> {
         called_at(&self.uri, self.forwarded.as_ref(), self.peer(), socket)
     }
@@ -72,7 +73,7 @@ impl Call {
         let _ = self.about.set(about);
     }
 
-    /// Returns what the request is about. Empty: it has not been read.
+    /// Returns what the request is about. Empty if it has not been read.
     pub(super) fn about(&self) -> About {
         self.about.get().cloned().unwrap_or_default()
     }
@@ -95,7 +96,7 @@ impl Call {
         }
     }
 
-    /// Returns what the call has created. Empty: nothing that the audit log names.
+    /// Returns what the call has created. Empty means nothing that the audit log names.
     pub(super) fn created(&self) -> String {
         self.created.get().cloned().unwrap_or_default()
     }

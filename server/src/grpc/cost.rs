@@ -48,12 +48,12 @@ impl Cost {
         *self.request.lock() = Some(lease);
     }
 
-    /// Returns what the call has used up. `None`: no one has paid.
+    /// Returns what the call has used up. `None` if no one has paid.
     pub(super) fn take(&self) -> Option<Spent> {
         self.spent.lock().take()
     }
 
-    /// Returns the account of the call. `None`: the caller is a stranger.
+    /// Returns the account of the call. `None` if the caller is a stranger.
     fn account(&self) -> Option<Arc<Account>> {
         self.account.lock().clone()
     }

@@ -63,7 +63,7 @@ pub(super) trait Followed: Send + 'static {
 /// Who follows something, and whose budget it uses.
 pub(super) struct Follower {
     pub(super) who: Arc<CallerCredentials>,
-    /// `None`: its credential was not looked up.
+    /// `None` if its credential was not looked up.
     pub(super) account: Option<Arc<Account>>,
     pub(super) namespace: Namespace,
 }

@@ -83,7 +83,7 @@ struct Entries {
     account: Option<Arc<Account>>,
     team: String,
     query: HistoryQuery,
-    /// When the last frame was sent. `None`: the client did not have everything yet.
+    /// When the last frame was sent. `None` if the client did not have everything yet.
     sent_at: Option<Instant>,
 }
 

@@ -71,7 +71,7 @@ struct UnreadReply {
     pieces: u64,
     /// What comes after them, and before `rest`.
     next: Option<Piece>,
-    /// `None`: all of it was dropped, since the client took nothing.
+    /// `None` if all of it was dropped, since the client took nothing.
     rest: Option<Body>,
     /// Whether [`reap`] runs.
     is_watched: bool,

@@ -42,10 +42,10 @@ struct WholeBody {
     timeout: Duration,
     /// What has arrived.
     arrived: BytesMut,
-    /// `None`: nothing had to be waited for so far.
+    /// `None` if nothing had to be waited for so far.
     deadline: Option<Pin<Box<Sleep>>>,
     memory: Memory,
-    /// The call whose connection pays, and which keeps the room after the body has ended. `None`: no one pays.
+    /// The call whose connection pays, and which keeps the room after the body has ended. `None` if no one pays.
     call: Option<Arc<Call>>,
 }
 

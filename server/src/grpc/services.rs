@@ -33,7 +33,7 @@ pub struct ServiceConfig {
     pub budgets: Arc<Budgets>,
     /// How many bytes a request may have.
     pub request_bytes_max: usize,
-    /// The address at which browsers on this machine reach the console. Empty: this coordinator does not serve it.
+    /// The address at which browsers on this machine reach the console. Empty if this coordinator does not serve it.
     pub console_address: String,
 }
 

@@ -174,7 +174,7 @@ struct Board {
     coordinator: Arc<Coordinator>,
     who: Arc<CallerCredentials>,
     team: String,
-    /// The page to show next. `None`: all was shown, and changes follow.
+    /// The page to show next. `None` if all was shown, and changes follow.
     listing: Option<v1::ListTasksRequest>,
     /// How far the history was searched for changes.
     seen: u64,

@@ -70,7 +70,7 @@ struct Watcher {
     roster: Option<u64>,
     checked_at: Instant,
     position: Option<Position>,
-    /// When the last frame was sent. `None`: none was.
+    /// When the last frame was sent. `None` if none was.
     sent_at: Option<Instant>,
 }
 

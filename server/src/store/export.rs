@@ -56,7 +56,7 @@ pub enum Item {
     Lease {
         /// Its name.
         name: String,
-        /// In how many milliseconds it expires. Zero: it has expired.
+        /// In how many milliseconds it expires. Zero if it has expired.
         left_ms: u64,
     },
     /// A used idempotency key. The same one may come again.

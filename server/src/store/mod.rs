@@ -177,7 +177,7 @@ pub enum Check {
     Version {
         /// The record.
         key: Key,
-        /// The expected version. `None`: the record must not exist.
+        /// The expected version. `None` if the record must not exist.
         version: Option<u64>,
     },
     /// The idempotency key is unused.
@@ -237,7 +237,7 @@ pub enum Write {
         data: Bytes,
         /// The entry's weight, which counts against the bound: up to 2^40.
         weight: u64,
-        /// The stream's bound. `None`: unbounded.
+        /// The stream's bound. `None` means unbounded.
         bound: Option<Bound>,
     },
     /// Removes entries from a stream. Ignores sequences that have no entry.
@@ -306,7 +306,7 @@ pub struct Txn {
     /// whatever it writes; see [`Txn::applies_when_full`].
     pub ends_something: bool,
     /// The most bytes that the namespace may hold afterwards, if the transaction adds to them; see [`Store::usage`].
-    /// Evaluated last, with all writes. `None`: unbounded.
+    /// Evaluated last, with all writes. `None` means unbounded.
     pub bytes_max: Option<u64>,
 }
 
@@ -331,7 +331,7 @@ pub struct Commit {
     pub at_ms: u64,
     /// How durable the commit is.
     pub durability: Durability,
-    /// The sequence of each append, in order. `None`: skipped, because the stream was full.
+    /// The sequence of each append, in order. `None` means skipped, because the stream was full.
     pub appended: Vec<Option<u64>>,
     /// The total number of entries that the removals removed.
     pub removed: u64,
@@ -344,7 +344,7 @@ pub enum Failed {
     Version {
         /// The record.
         key: Key,
-        /// The record's current state. `None`: it does not exist.
+        /// The record's current state. `None` if it does not exist.
         current: Option<Record>,
     },
     /// The idempotency key was used before.

@@ -29,7 +29,7 @@ type Dollars = Counter<f64, AtomicU64>;
 /// Counters of what members have used.
 #[derive(Default)]
 pub(crate) struct Usage {
-    /// The most members that have their own series. 0: all share one, without names.
+    /// The most members that have their own series. If 0, all share one, without names.
     members_max: usize,
     all_turns: Counter,
     all_cost_usd: Dollars,
@@ -93,7 +93,7 @@ impl Usage {
         self.count(Some(&labels), used);
     }
 
-    /// Counts under these labels. None: under no names.
+    /// Counts under these labels, or if `None`, under no names.
     fn count(&self, labels: Option<&UsageLabels>, used: Used) {
         #[allow(clippy::cast_precision_loss)]
         let dollars = used.cost_usd_micros as f64 / 1e6;

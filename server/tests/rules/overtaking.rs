@@ -371,7 +371,7 @@ impl Expected {
         self.next
     }
 
-    /// Returns the next delivery that is due. None: the session waits.
+    /// Returns the next delivery that is due. `None` if the session waits.
     fn due(&self) -> Option<u64> {
         let unacked = self.delivered.iter().filter(|sequence| self.inbox.contains_key(sequence)).count();
         let mut waiting = self.inbox.keys().copied().filter(|sequence| !self.delivered.contains(sequence));

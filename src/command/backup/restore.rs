@@ -68,7 +68,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Returns the URL of the store to restore into. `None`: the backup is only checked.
+    /// Returns the URL of the store to restore into. `None` if the backup is only checked.
     fn target(&self) -> Result<Option<String>, Failure> {
         if self.check {
             return Ok(None);

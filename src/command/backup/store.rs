@@ -25,13 +25,13 @@ pub(super) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Returns the store's URL. `None`: none is named.
+    /// Returns the store's URL. `None` if none is named.
     pub(super) fn url(&self) -> Result<Option<String>, Failure> {
         url(self.store.as_deref(), self.store_file.as_deref())
     }
 }
 
-/// Returns a store's URL, or the one that a file contains. `None`: neither is named.
+/// Returns a store's URL, or the one that a file contains. `None` if neither is named.
 pub(super) fn url(store: Option<&str>, file: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(file) = file else { return Ok(store.map(str::to_owned)) };
     let url = fs::read_to_string(file)

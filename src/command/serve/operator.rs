@@ -48,7 +48,7 @@ pub(crate) fn secret_in(line: &str) -> Option<String> {
 #[derive(Debug)]
 pub(super) struct OperatorFiles {
     state_dir: PathBuf,
-    /// `None`: the credential is in the state directory.
+    /// `None` if the credential is in the state directory.
     given: Option<PathBuf>,
     /// How long a credential that was replaced in the file is accepted.
     grace: Duration,

@@ -98,7 +98,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Binds the socket. None: another coordinator has it.
+    /// Binds the socket. `None` if another coordinator has it.
     pub(super) fn bind(place: &Place) -> Result<Option<(Self, UnixListener)>, Failure> {
         let Some(lock) = try_lock(&place.lock)? else { return Ok(None) };
         // A socket whose path would be too long in the state directory has a directory besides.

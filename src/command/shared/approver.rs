@@ -4,7 +4,7 @@ use teamwire_client::{Client, Error, Reason, Retry, v1};
 
 use crate::failure::Failure;
 
-/// Fails if no member has the approver's name. Empty: the lead approves.
+/// Fails if no member has the approver's name. An empty name means the lead.
 pub(in crate::command) async fn check(client: &Client, approver: &str) -> Result<(), Failure> {
     if approver.is_empty() {
         return Ok(());
@@ -24,7 +24,7 @@ pub(in crate::command) async fn warn(client: Client, approver: String, say: impl
     }
 }
 
-/// Returns what is wrong with the name of an approver. `None`: a member has it, or the coordinator does not say.
+/// Returns what is wrong with the name of an approver. `None` if a member has it, or the coordinator does not say.
 async fn wrong_name(client: &Client, approver: &str) -> Option<String> {
     // Resolves the name as a permission request does.
     let request = v1::ListRequestsRequest { member: approver.to_owned(), page_size: 1, ..Default::default() };

@@ -78,7 +78,7 @@ impl ValueCompleter for Suggest {
 }
 
 impl Suggest {
-    /// Returns the values to suggest, each with a description. `None`: no coordinator answered in time.
+    /// Returns the values to suggest, each with a description. `None` if no coordinator answered in time.
     fn find(self) -> Option<Vec<(String, String)>> {
         // The shell passes the words that the user has typed, but not which of them are options: the environment and
         // the context file choose the identity.

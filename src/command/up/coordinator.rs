@@ -23,7 +23,7 @@ pub(in crate::command) enum Reached {
     Coordinator(Box<Caller>, Option<v1::Team>),
     /// No coordinator runs on this machine, and one may be started.
     Nothing {
-        /// The address at which clients expect it, besides its socket. None: no particular address.
+        /// The address at which clients expect it, besides its socket. `None` means no particular address.
         address: Option<TcpAddress>,
     },
 }

@@ -95,7 +95,7 @@ impl Offers {
         Ok(Self(offers))
     }
 
-    /// Returns why no host could start a member. None: one could, if it has a free slot.
+    /// Returns why no host could start a member. `None` if one could, given a free slot.
     fn obstacle(&self, member: &Member) -> Option<String> {
         let is_meant = |name: &str| member.host.as_ref().is_none_or(|host| is_same(host, name));
         let mut obstacles = Vec::new();

@@ -110,7 +110,7 @@ impl TeamFile {
         Ok(file)
     }
 
-    /// Returns the configuration of the local host. None: the file has none.
+    /// Returns the configuration of the local host. `None` if the file has none.
     pub(super) fn local_host(&self) -> Option<&HostFile> {
         self.hosts.local.as_ref()
     }
@@ -121,7 +121,7 @@ impl TeamFile {
         self.user.as_deref().unwrap_or(default)
     }
 
-    /// Returns the member that leads the team. None: the person who runs `teamwire up` does.
+    /// Returns the member that leads the team. `None` if the person who runs `teamwire up` leads it.
     pub(super) fn lead_member(&self) -> Option<&Member> {
         self.members.iter().find(|member| self.lead != ME && is_same(&member.name, &self.lead))
     }

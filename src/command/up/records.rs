@@ -29,14 +29,14 @@ pub(in crate::command) struct Records {
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::command) struct CoordinatorRecord {
     pub(in crate::command) process: Pid,
-    /// Empty: not known yet.
+    /// Empty if not known yet.
     pub(in crate::command) address: String,
 }
 
 /// What `up` has done for a team.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::command) struct TeamRecord {
-    /// True: `up` has created the team.
+    /// `true` if `up` has created the team.
     pub(in crate::command) created: bool,
     /// The local host.
     pub(in crate::command) host: Option<Pid>,
@@ -86,7 +86,7 @@ impl Records {
         self.directory.join("coordinator.json")
     }
 
-    /// Returns the record of a team. None: `up` has done nothing for it.
+    /// Returns the record of a team. `None` if `up` has done nothing for it.
     pub(in crate::command) fn team(&self, team: &str) -> Result<Option<TeamRecord>, Failure> {
         read(&self.team_directory(team).join(TEAM_RECORD))
     }

@@ -392,7 +392,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the size of the store: of its file on the disk, or of the memory that Redis uses. `None`: it is neither.
+    /// Returns the size of the store: of its file on the disk, or of the memory that Redis uses. `None` if it is
+    /// neither.
     pub async fn store_bytes(&self) -> Option<u64> {
         match &self.redis {
             Some(redis) => {
@@ -473,12 +474,12 @@ impl Launch {
     }
 }
 
-/// Returns how much of the disk a file takes, in bytes. `None`: there is no such file.
+/// Returns how much of the disk a file takes, in bytes. `None` if there is no such file.
 pub fn disk_bytes(file: &Path) -> Option<u64> {
     Some(fs::metadata(file).ok()?.blocks() * 512)
 }
 
-/// Returns the peak memory of a process, in bytes. `None`: the process has ended.
+/// Returns the peak memory of a process, in bytes. `None` if the process has ended.
 pub fn peak_bytes(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let peak_kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"))?;

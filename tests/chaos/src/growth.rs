@@ -51,7 +51,7 @@ pub(crate) struct Growth {
     team_bytes: u64,
     /// What the other teams held.
     other_bytes: u64,
-    /// The size of the store. `None`: it cannot be measured.
+    /// The size of the store. `None` if it cannot be measured.
     store_bytes: Option<u64>,
     peak: Mutex<Peak>,
 }

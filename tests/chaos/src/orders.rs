@@ -114,7 +114,7 @@ pub async fn settle(lead: &Client, note: &Recorder) -> Result<(), Error> {
     }
 }
 
-/// Returns a time as histories record it. 0: it is not set.
+/// Returns a time as histories record it. 0 if it is not set.
 pub fn micros(at: Option<prost_types::Timestamp>) -> u64 {
     let at = at.and_then(|at| SystemTime::try_from(at).ok()).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     at.and_then(|since| u64::try_from(since.as_micros()).ok()).unwrap_or_default()

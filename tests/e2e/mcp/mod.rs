@@ -37,7 +37,7 @@ scenarios! {
     an_answer_to_a_message_from_a_hook_names_that_message,
 }
 
-/// Returns the Python with the official client. None: it is not prepared, so the test is skipped; with `CI`, that
+/// Returns the Python with the official client. `None` if it is not prepared, so the test is skipped; with `CI`, that
 /// fails.
 fn python() -> Option<String> {
     let python = env::var(PYTHON).ok();
@@ -57,7 +57,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent with the identity of a user. None: see [`python`].
+    /// Starts an agent with the identity of a user. `None` for the reasons of [`python`].
     fn start(world: &World, identity: &str) -> Option<Self> {
         let mut command = world.program(identity, Path::new(&python()?));
         command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/mcp/agent.py"), TEAMWIRE]);

@@ -76,9 +76,9 @@ pub(crate) fn on_one_store(name: &str, scenario: fn(World)) {
 
 /// A coordinator, its store and its users. Dropping it ends everything it started.
 pub(crate) struct World {
-    /// The coordinators' Redis. None: the embedded store.
+    /// The coordinators' Redis. `None` means the embedded store.
     redis: RefCell<Option<TestRedis>>,
-    /// The URL of the store that all coordinators share. None: the embedded store.
+    /// The URL of the store that all coordinators share. `None` means the embedded store.
     store: Option<String>,
     configuration: String,
     /// Additional environment variables of everything started from now on.

@@ -55,7 +55,7 @@ impl Runner {
         line.trim().parse().unwrap()
     }
 
-    /// Returns the process id of its watchdog. None: it has none now.
+    /// Returns the process id of its watchdog. `None` if it has none now.
     pub(crate) fn watchdog(&self) -> Option<u32> {
         let threads = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap().flatten();
         let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

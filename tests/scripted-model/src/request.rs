@@ -18,7 +18,7 @@ pub struct Request {
     pub text: String,
     /// The names of the tools that the program offers.
     pub tools: Vec<String>,
-    /// The regular expression of the rule that answered it. `None`: it got the default reply.
+    /// The regular expression of the rule that answered it. `None` if it got the default reply.
     pub rule: Option<String>,
     /// Its body.
     pub body: Value,

@@ -65,7 +65,7 @@ impl Time {
     }
 }
 
-/// Reads a simulated clock. `None`: the simulation does not control this clock or thread.
+/// Reads a simulated clock. `None` if the simulation does not control this clock or thread.
 fn read(clock: libc::clockid_t) -> Option<Duration> {
     let time = TIME.try_with(Cell::get).ok()??;
     match clock {

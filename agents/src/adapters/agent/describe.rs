@@ -19,7 +19,7 @@ pub(super) fn tool_call(tool: &str, input: &Value) -> String {
     if part.is_empty() { tool.to_owned() } else { format!("{tool}: {part}") }
 }
 
-/// Returns the part of a tool's input that says most about the call. Empty: none is known.
+/// Returns the part of a tool's input that says most about the call. Empty if none is known.
 pub(super) fn telling_part(input: &Value) -> &str {
     TELLING_FIELDS.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default()
 }

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Loading {
     directory: TempDir,
-    /// When to look again. None: the program has no prompt yet.
+    /// When to look again. `None` if the program has no prompt yet.
     look_at: Option<Instant>,
     is_missing: bool,
 }
@@ -36,7 +36,7 @@ pub(super) enum Look {
 }
 
 impl Loading {
-    /// Creates the directory of the file. None: that is impossible, so no one will know.
+    /// Creates the directory of the file. `None` if that is impossible, so no one will know.
     pub(super) fn new() -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("teamwire-tools-").tempdir().ok()?;
         Some(Self { directory, look_at: None, is_missing: false })

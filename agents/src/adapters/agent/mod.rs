@@ -288,7 +288,7 @@ impl Agent {
         }
     }
 
-    /// Reads what the program has written. None: its output has ended.
+    /// Reads what the program has written. `None` if its output has ended.
     fn listen(&mut self, piece: Option<Piece>, incarnation: &mut Incarnation<'_>) {
         match piece {
             Some(Piece::Line(line)) => match json::read(&line) {

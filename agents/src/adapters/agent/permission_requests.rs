@@ -22,7 +22,7 @@ const ANSWERS_MAX: usize = 32;
 /// The outcome of a permission request or a plan.
 #[derive(Debug)]
 pub(super) enum Answered {
-    /// The request with this id was made for it. `None`: none could be made.
+    /// The request with this id was made for it. `None` if none could be made.
     Asked(Option<String>),
     /// It was decided.
     Decided(String, Decision),

@@ -38,16 +38,16 @@ pub(super) struct Failure {
     pub(super) in_a_row: u32,
     /// The delay until its prompt is handed over again.
     pub(super) after: Duration,
-    /// What the lead should know, without the error. None: nothing yet.
+    /// What the lead should know, without the error. `None` means nothing yet.
     pub(super) report: Option<v1::WorkFailure>,
-    /// False: the turn that took the prompt has taken another one as well, which has failed before.
+    /// `false` if the turn that took the prompt has taken another one as well, which has failed before.
     pub(super) is_new_turn: bool,
 }
 
 /// What a process of the program has not processed, for the next process.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    /// The message at which it has failed. None: it has failed at something else.
+    /// The message at which it has failed. `None` if it has failed at something else.
     pub(super) failed: Option<Box<Delivery>>,
     /// What goes into the prompts of the next process. Without the messages, if one has failed: they are delivered
     /// again.
@@ -69,13 +69,13 @@ enum Item {
 pub(super) struct Prompts {
     /// Who the agent is and how it answers.
     welcome: String,
-    /// True: the next prompt begins with the welcome.
+    /// `true` if the next prompt begins with the welcome.
     is_welcome_needed: bool,
     /// What goes into the next prompt because it was in one that failed, or did not fit into one.
     waiting: VecDeque<Item>,
     /// How many of those that wait come from prompts that failed.
     failed: usize,
-    /// True: a turn has failed, so waiting messages are handed over one by one, and a bad message does not hold up
+    /// `true` if a turn has failed, so waiting messages are handed over one by one, and a bad message does not hold up
     /// those before it.
     is_retrying: bool,
     /// The first message or task of the latest turn that failed, without the error.
@@ -86,7 +86,7 @@ pub(super) struct Prompts {
     in_a_row: u32,
     in_hand: BTreeMap<PromptId, Vec<Item>>,
     last_id: PromptId,
-    /// When prompts are handed over again, after a turn has failed. None: now.
+    /// When prompts are handed over again, after a turn has failed. `None` means now.
     retry_at: Option<Instant>,
     delays: ExponentialBackoff,
     /// A task whose turn has ended, and when the agent is reminded of it.
@@ -194,7 +194,7 @@ impl Prompts {
         self.waiting.push_front(Item::Reminder(agent_text::shutdown_reminder(request_id)));
     }
 
-    /// Puts a prompt back that was not processed. None: the prompt is not in hand.
+    /// Puts a prompt back that was not processed. `None` if the prompt is not in hand.
     pub(super) fn failed(&mut self, id: PromptId) -> Option<Failure> {
         let items = self.in_hand.remove(&id)?;
         let first = items.first().map(Item::in_report).unwrap_or_default();
@@ -255,7 +255,7 @@ impl Prompts {
         }
     }
 
-    /// Puts the first prompt ahead of all others. Empty: there is none.
+    /// Puts the first prompt ahead of all others. Empty if there is none.
     pub(super) fn begin_with(&mut self, first: &str) {
         if !first.is_empty() {
             self.waiting.push_front(Item::First(first.to_owned()));

@@ -65,13 +65,13 @@ pub(super) trait Protocol: Send {
 /// What a protocol is created with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Setup {
-    /// The program's file. None: unknown.
+    /// The program's file. `None` means unknown.
     pub(super) program: Option<PathBuf>,
     /// The program's arguments, as the user gave them, without the program.
     pub(super) arguments: Vec<String>,
     /// The program's working directory.
     pub(super) directory: PathBuf,
-    /// The program's own session to resume. None: start a new one.
+    /// The program's own session to resume. If `None`, it starts a new one.
     pub(super) resume: Option<String>,
     /// What that session had used before. A program may count it again.
     pub(super) used_before: Usage,
@@ -79,11 +79,11 @@ pub(super) struct Setup {
     pub(super) mcp: Option<McpCommand>,
     /// The member's tools, for a program that takes them without an MCP server.
     pub(super) tools: Vec<Tool>,
-    /// True: the program begins in its plan mode, if it has one.
+    /// `true` if the program begins in its plan mode, if it has one.
     pub(super) plan_first: bool,
     /// Who the agent is, for programs whose system prompt can say so.
     pub(super) identity: String,
-    /// True: the runner permits whatever the program asks.
+    /// `true` if the runner permits whatever the program asks.
     pub(super) permits_all: bool,
 }
 
@@ -204,7 +204,7 @@ pub(super) struct Usage {
     /// The part of the input tokens that came from the provider's cache.
     pub(super) cached_tokens: u64,
     pub(super) output_tokens: u64,
-    /// In US dollars. None: the program does not say.
+    /// In US dollars. `None` if the program does not say.
     pub(super) cost_usd: Option<f64>,
 }
 
@@ -271,7 +271,7 @@ pub(super) enum Change {
     CallBegan { key: String, line: String },
     /// A tool call has ended.
     CallEnded { key: String },
-    /// Something keeps it from its work. Empty: no longer.
+    /// Something keeps it from its work. Empty if nothing does any longer.
     Trouble(String),
 }
 
@@ -324,7 +324,7 @@ pub(super) fn unreadable_rpc(gist: &Value, protocol: &mut dyn Protocol, out: &mu
     }
 }
 
-/// Returns a text field of a line. Empty: it has none.
+/// Returns a text field of a line. Empty if it has none.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }

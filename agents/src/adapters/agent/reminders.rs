@@ -40,7 +40,7 @@ impl Reminders {
         Self { client: client.with_retry(Retry::none()), delays, open: None }
     }
 
-    /// Notes that a turn has ended. `asked`: the request to shut down that the turn took. None: it took none.
+    /// Notes that a turn has ended. `asked`: the request to shut down that the turn took. `None` if it took none.
     pub(super) fn turn_ended(&mut self, asked: Option<String>) {
         if let Some(request_id) = asked {
             self.open = Some(Open { request_id, reminders: 0, next_at: Instant::now() });
@@ -73,7 +73,7 @@ impl Reminders {
     }
 }
 
-/// Returns whether a request is pending. None: the coordinator does not say.
+/// Returns whether a request is pending. `None` if the coordinator does not say.
 async fn is_pending(client: &Client, request_id: &str) -> Option<bool> {
     let request = GetRequestRequest { request_id: request_id.to_owned(), ..GetRequestRequest::default() };
     match client.get_request(request).await {

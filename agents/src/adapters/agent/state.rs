@@ -29,7 +29,7 @@ impl AgentState {
         }
     }
 
-    /// Sets what is wrong with the program itself. Empty: nothing.
+    /// Sets what is wrong with the program itself. Empty means nothing.
     pub(super) fn set_defect(&mut self, defect: &str) {
         defect.clone_into(&mut self.defect);
     }

@@ -53,7 +53,7 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
 type Batch = Vec<Box<Delivery>>;
 
-/// Why the incarnation ends, and how the program that was running exited. None: no program was running.
+/// Why the incarnation ends, and how the program that was running exited. `None` if no program was running.
 type Ended = Box<(Why, Option<Exit>)>;
 
 struct Exec<'a, 'c> {

@@ -89,7 +89,7 @@ fn is_shutdown_response(line: &[u8]) -> bool {
     matches!(request.body, Some(Body::ShutdownResponse(_)))
 }
 
-/// Makes a reply from a text. None: the text is blank.
+/// Makes a reply from a text. `None` if the text is blank.
 pub(super) fn reply(to: &v1::Message, text: &str) -> Option<v1::SendRequest> {
     let text = text.trim_end();
     let first = text.lines().find(|line| is_visible(line))?;

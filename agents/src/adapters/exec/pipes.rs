@@ -18,7 +18,7 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// The pipes of a program that reads one input and then exits.
 pub(super) struct Pipes {
     input: Input,
-    /// None: the program has closed its output.
+    /// `None` if the program has closed its output.
     pub(super) output: Option<Lines<ChildStdout>>,
     /// The lines that the program wrote.
     pub(super) kept: Vec<Vec<u8>>,

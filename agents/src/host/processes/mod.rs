@@ -105,7 +105,7 @@ impl Processes {
         Ok(opened)
     }
 
-    /// Returns why the limits of the profiles are not enforced. None: they are, or there are none.
+    /// Returns why the limits of the profiles are not enforced. `None` if they are, or there are none.
     pub fn weakness(&self) -> Option<String> {
         let why = self.0.cgroups.as_ref()?.as_ref().err()?;
         Some(format!("The limits of the profiles are not enforced: {why}."))

@@ -71,7 +71,7 @@ impl Records {
         Ok(directories.into_iter().filter_map(|directory| read(&directory.path())).collect())
     }
 
-    /// Reads the record of an order. None: there is none.
+    /// Reads the record of an order. `None` if there is none.
     pub(super) fn read(&self, request_id: &str) -> Option<Record> {
         read(&self.directory(request_id))
     }

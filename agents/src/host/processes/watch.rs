@@ -61,7 +61,7 @@ pub(super) fn ended(processes: &Processes, record: &Record, status: Option<ExitS
     }
 }
 
-/// Waits for the end of a process. None: its status is not known.
+/// Waits for the end of a process. `None` if its status is not known.
 async fn end(child: Option<Child>, pid: &Pid) -> Option<ExitStatus> {
     match child {
         Some(mut child) => child.wait().await.ok(),

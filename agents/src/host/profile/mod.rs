@@ -33,8 +33,8 @@ pub struct HostFile {
     /// How many members run at a time, up to 1,000.
     #[serde(deserialize_with = "bounds::slots")]
     pub slots: Option<u32>,
-    /// Where members start whose profile has neither a directory nor a repository. None: each in its own directory, in
-    /// the host's state directory.
+    /// Where members start whose profile has neither a directory nor a repository. If `None`, each has its own
+    /// directory in the host's state directory.
     #[serde(deserialize_with = "bounds::path")]
     pub dir: Option<PathBuf>,
     /// What can be started, by name.
@@ -52,10 +52,10 @@ pub struct Profile {
     /// One line that helps people and agents choose a profile.
     #[serde(default, deserialize_with = "bounds::description")]
     pub description: String,
-    /// How messages reach the program. None: as `teamwire run` chooses.
+    /// How messages reach the program. If `None`, `teamwire run` chooses.
     #[serde(default)]
     pub via: Option<Via>,
-    /// Where each member has its directory. None: in the host's state directory.
+    /// Where each member has its directory. If `None`, in the host's state directory.
     #[serde(default, deserialize_with = "bounds::path")]
     pub dir: Option<PathBuf>,
     /// A git repository. Each member gets a worktree of it as its directory.
@@ -73,16 +73,16 @@ pub struct Profile {
     /// Who answers when the program asks for permission.
     #[serde(default)]
     pub permissions: Option<Permission>,
-    /// The member that answers permission requests. None: the lead.
+    /// The member that answers permission requests. `None` means the lead.
     #[serde(default)]
     pub approver: Option<String>,
     /// Whether the runner claims tasks for the member.
     #[serde(default)]
     pub claim: bool,
-    /// Whether the runner restarts the program. The order takes precedence. None: as `teamwire run` chooses.
+    /// Whether the runner restarts the program. The order takes precedence. If `None`, `teamwire run` chooses.
     #[serde(default)]
     pub restart: Option<RestartWhen>,
-    /// How long a start may take, 1 s to 1 h. None: as the coordinator says.
+    /// How long a start may take, 1 s to 1 h. If `None`, as long as the coordinator says.
     #[serde(default, deserialize_with = "bounds::start_deadline")]
     pub start_deadline: Option<Duration>,
     /// What a member may use.

@@ -122,7 +122,7 @@ impl Link {
 /// What the watchdog must know.
 #[derive(Debug, Default)]
 struct WatchdogInput {
-    /// Never blocks: it refuses what the pipe does not take. None: no watchdog runs.
+    /// Never blocks: it refuses what the pipe does not take. `None` if no watchdog runs.
     input: Option<File>,
     /// The lines about each program, by mark.
     lines: BTreeMap<String, String>,

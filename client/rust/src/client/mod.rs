@@ -45,7 +45,7 @@ pub struct Client {
 /// The session that a client's calls belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// Its id. Empty: there has never been one.
+    /// Its id. Empty if there has never been one.
     pub(crate) id: String,
     /// True while the subscription opens another session, which ends this one.
     pub(crate) is_reopening: bool,

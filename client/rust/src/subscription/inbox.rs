@@ -59,7 +59,7 @@ impl Inbox {
         self.filled.notify_one();
     }
 
-    /// Waits for the next event and takes it. None: the end was taken before. Cancel-safe.
+    /// Waits for the next event and takes it. `None` if the end was taken before. Cancel-safe.
     pub(super) async fn take(&self) -> Option<Result<Event, Error>> {
         loop {
             if let Some(taken) = self.take_now() {

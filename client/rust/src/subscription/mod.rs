@@ -30,11 +30,11 @@ pub use acks::Acks;
 /// The options of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// The most messages that may be unacknowledged at a time, 1 to 64. Zero: 64.
+    /// The most messages that may be unacknowledged at a time, 1 to 64. Zero means 64.
     pub unacked_messages_max: u32,
-    /// The most bytes of messages that may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB.
+    /// The most bytes of messages that may be unacknowledged at a time, up to 1 MiB. Zero means 1 MiB.
     pub unacked_bytes_max: u32,
-    /// Identifies this process among those with the same credential. Empty: a random id for this subscription. A
+    /// Identifies this process among those with the same credential. Empty means a random id for this subscription. A
     /// process that subscribes again should use the same id, or the coordinator reports a takeover to the lead.
     pub instance_id: String,
     /// The messages at which this process has failed in an earlier subscription with the same `instance_id`, by their
@@ -57,7 +57,7 @@ pub enum Event {
     Delivery(Box<Delivery>),
     /// The member has approved its own shutdown, or leaves: end the process now. The subscription has ended.
     ShutdownApproved {
-        /// The id of the approved request. Empty: the member is leaving voluntarily.
+        /// The id of the approved request. Empty if the member is leaving voluntarily.
         request_id: String,
     },
     /// The subscription has ended and will not reconnect.
@@ -135,7 +135,7 @@ impl EndReason {
 }
 
 impl End {
-    /// Returns the end that an event announces. None: it announces none, or an error.
+    /// Returns the end that an event announces. `None` if it announces none, or an error.
     fn of(event: &Event) -> Option<Self> {
         let (reason, request_id) = match event {
             Event::ShutdownApproved { request_id } => (EndReason::ShutdownApproved, request_id.clone()),
@@ -219,7 +219,7 @@ impl Drop for Subscription {
 }
 
 impl Subscription {
-    /// Waits for the next event. None: the subscription has ended, and the event before this said why.
+    /// Waits for the next event. `None` if the subscription has ended, and the event before this said why.
     ///
     /// The end comes before anything that still waits, and shutdown requests come before other messages, which keep the
     /// order of the inbox. Cancel-safe: can be used in `tokio::select!`.
@@ -231,8 +231,8 @@ impl Subscription {
         event
     }
 
-    /// Returns how the subscription has ended, once [`Subscription::next`] has returned its last event. None: it has
-    /// not ended, or ended with an error.
+    /// Returns how the subscription has ended, once [`Subscription::next`] has returned its last event. `None` if it
+    /// has not ended, or ended with an error.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }

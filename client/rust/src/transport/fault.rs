@@ -14,9 +14,9 @@ const FAULTS_NAMED_MAX: usize = 4;
 pub(crate) struct Fault {
     /// What is wrong, as part of a sentence, and what to do.
     pub(crate) text: String,
-    /// True: the fault persists until a person changes something.
+    /// `true` if the fault persists until a person changes something.
     pub(crate) is_final: bool,
-    /// True: nothing listens at the address.
+    /// `true` if nothing listens at the address.
     pub(crate) is_refused: bool,
 }
 

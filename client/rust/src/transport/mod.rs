@@ -60,7 +60,7 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// Resolves host names. Default: the system.
     pub resolver: Arc<dyn Resolve>,
-    /// Makes connections over the network, for simulations. None: the system does, by TCP.
+    /// Makes connections over the network, for simulations. If `None`, the system does, by TCP.
     #[doc(hidden)]
     pub connector: Option<Arc<dyn Connect>>,
 }
@@ -115,9 +115,9 @@ pub(crate) struct Transport {
     /// At least one; all with the same scheme.
     addresses: Vec<Address>,
     resolver: Arc<dyn Resolve>,
-    /// None: the system connects.
+    /// `None` if the system connects.
     connector: Option<Arc<dyn Connect>>,
-    /// None: the addresses are not https.
+    /// `None` if the addresses are not https.
     tls: Option<Tls>,
     state: Mutex<LinkState>,
     ids: AtomicU64,

@@ -100,7 +100,8 @@ impl fmt::Debug for Pem {
 /// The authorities that a client trusts and the certificate it presents. Used for `https` addresses only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsOptions {
-    /// The certificates of the only authorities to trust. None: trust by fingerprint, or else the system's authorities.
+    /// The certificates of the only authorities to trust. If `None`, a fingerprint decides, or else the system's
+    /// authorities do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<Pem>,
     /// Without a `ca`: the fingerprint of a certificate in the coordinator's chain, the only authority to trust.

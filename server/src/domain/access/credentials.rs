@@ -73,7 +73,7 @@ pub fn listing(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<
     }
 }
 
-/// Returns whose console credentials are the caller's own. `None`: the caller may see and revoke all of the team's.
+/// Returns whose console credentials are the caller's own. `None` if the caller may see and revoke all of the team's.
 fn own_key(tx: &mut Tx<'_>, who: &CallerCredentials, caller: &Principal) -> Result<Option<ActsFor>, RuleError> {
     Ok(match (caller, &who.credential) {
         (Principal::Operator | Principal::Member { lead: true, .. }, _) => None,
@@ -123,7 +123,7 @@ fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, cons
     }
 }
 
-/// Shows a console credential. `None`: it is no longer valid. `team`: its team. `observer`: the observer that it acts
+/// Shows a console credential. `None` if it is no longer valid. `team`: its team. `observer`: the observer that it acts
 /// for.
 pub fn show_console(
     viewer: Viewer<'_>,
@@ -153,7 +153,7 @@ pub fn show_console(
     })
 }
 
-/// Shows an observer's credential. `None`: it is no longer valid.
+/// Shows an observer's credential. `None` if it is no longer valid.
 pub fn show_observer(viewer: Viewer<'_>, id: &str, observer: &ObserverRecord) -> Option<v1::Credential> {
     let is_valid = !observer.revoked && observer.expires_ms > viewer.now_ms;
     is_valid.then(|| v1::Credential {
@@ -170,7 +170,7 @@ pub fn show_observer(viewer: Viewer<'_>, id: &str, observer: &ObserverRecord) ->
     })
 }
 
-/// Shows a join token. `None`: it is no longer valid.
+/// Shows a join token. `None` if it is no longer valid.
 pub fn show_join_token(viewer: Viewer<'_>, id: &str, token: &JoinTokenRecord) -> Option<v1::Credential> {
     let is_valid = !token.revoked && token.uses_left > 0 && token.expires_ms > viewer.now_ms;
     is_valid.then(|| v1::Credential {
@@ -251,10 +251,10 @@ pub fn revoke(
 
 /// A caller that revokes a credential.
 struct Revoker {
-    /// Its team. `None`: it is the operator, and the credential is in the directory.
+    /// Its team. `None` if it is the operator, and the credential is in the directory.
     team: Option<Arc<TeamRecord>>,
     caller: Principal,
-    /// Whose console credentials it may revoke. `None`: each credential of the team.
+    /// Whose console credentials it may revoke. `None` means each credential of the team.
     own: Option<ActsFor>,
 }
 

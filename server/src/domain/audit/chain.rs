@@ -38,7 +38,7 @@ pub enum Subject {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Chain {
     subject: Subject,
-    /// In lower case. `None`: the coordinator itself.
+    /// In lower case. `None` means the coordinator itself.
     team: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Chain {
         Some(Self::new(subject, team.as_ref()))
     }
 
-    /// Returns the name of its team, in lower case. `None`: it is the coordinator's.
+    /// Returns the name of its team, in lower case. `None` if it is the coordinator's.
     pub fn team(&self) -> Option<&str> {
         self.team.as_deref()
     }
@@ -82,7 +82,7 @@ impl fmt::Display for Chain {
 }
 
 /// Adds a batch of entries to a chain, unless the batch with this id was added before. Returns the chain's record.
-/// `None`: it was.
+/// `None` if it was.
 pub fn append_batch(
     tx: &mut Tx<'_>,
     chain: &Chain,
@@ -197,7 +197,7 @@ pub struct StoredEntry {
     pub hash: Bytes,
     /// Its encoding.
     pub encoded: Bytes,
-    /// The entry. `None`: it cannot be decoded.
+    /// The entry. `None` if it cannot be decoded.
     pub entry: Option<v1::AuditEntry>,
 }
 

@@ -12,7 +12,7 @@ use super::{Ages, Asker, duration_text, finding::problem};
 pub struct PendingRequest<'r> {
     /// The request.
     pub request: &'r v1::Request,
-    /// Of an order: what is known about its message at the host. `None`: the caller may not see that.
+    /// Of an order: what is known about its message at the host. `None` if the caller may not see that.
     pub at_host: Option<ReceiptState>,
 }
 

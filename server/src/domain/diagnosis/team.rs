@@ -68,7 +68,7 @@ fn delete_blocked(asker: &Asker<'_>, members: &[v1::Member]) -> Option<Finding> 
     ))
 }
 
-/// Reports that there is no member with the name that the caller asked about. `None`: there is one, or a host.
+/// Reports that there is no member with the name that the caller asked about. `None` if there is one, or a host.
 pub fn unknown(asker: &Asker<'_>, team: &TeamRecord, named: &str) -> Option<Finding> {
     if team.members.iter().any(|member| is(member.name.as_str(), named)) {
         return None;

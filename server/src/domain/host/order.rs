@@ -106,7 +106,7 @@ pub fn refuse(
     Ok(answered)
 }
 
-/// Chooses another host for an order that its host cannot take. `None`: the order named its host, no other host fits,
+/// Chooses another host for an order that its host cannot take. `None` if the order named its host, no other host fits,
 /// or too many have refused.
 fn another(
     tx: &mut Tx<'_>,

@@ -18,7 +18,7 @@ const DESCRIBED_MAX: usize = 8;
 pub struct Candidate {
     /// Its name.
     pub name: Name,
-    /// What it offers. `None`: it has not declared an offer yet.
+    /// What it offers. `None` if it has not declared an offer yet.
     pub offer: Option<HostRecord>,
     /// How many of its slots are taken.
     pub slots_used: u32,
@@ -34,7 +34,7 @@ impl Candidate {
         self.offer.as_ref().map_or(0, |offer| offer.slots.saturating_sub(self.slots_used))
     }
 
-    /// Returns why this host cannot take an order. `None`: it can.
+    /// Returns why this host cannot take an order. `None` if it can.
     fn lacks(&self, profile: &Name, terms: &v1::SpawnTerms) -> Option<String> {
         if self.has_exited {
             return Some("has exited".to_owned());

@@ -364,8 +364,8 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, request: &v1::JoinReques
     Ok(record.name.clone())
 }
 
-/// Counts a life that begins. Returns the detail of its entry in the history. `None`: the history leaves this life out,
-/// because the member has joined too often.
+/// Counts a life that begins. Returns the detail of its entry in the history. `None` if the history leaves this life
+/// out, because the member has joined too often.
 fn count_life(tx: &Tx<'_>, member: &mut MemberRecord) -> Option<String> {
     let lives = &mut member.lives;
     if tx.ctx.now_ms.saturating_sub(lives.since_ms) >= ms(LIVES_PERIOD) {

@@ -68,7 +68,7 @@ pub(super) fn report_failure(
     notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
 }
 
-/// Returns how the program ended, checked. `None`: it is still running, and the failure says what went wrong.
+/// Returns how the program ended, checked. `None` if it is still running, and the failure says what went wrong.
 fn exit_of_program(tx: &Tx<'_>, failure: &v1::WorkFailure) -> Result<Option<v1::ExitReport>, Refusal> {
     check_line(&failure.error, "failure.error", Reason::InvalidField, &tx.ctx.limits)?;
     if failure.exit.is_none() && !failure.error.trim().is_empty() {

@@ -199,7 +199,7 @@ fn with_digest_text(digest: v1::Notice) -> v1::Notice {
     v1::Notice { text: format!("{}{more}", lines.join("\n")), ..digest }
 }
 
-/// Sends the notices that have waited long enough. Returns when the next one is due. `None`: none waits, or the store
+/// Sends the notices that have waited long enough. Returns when the next one is due. `None` if none waits, or the store
 /// is full.
 pub fn send_due(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleError> {
     if tx.ctx.store_is_full {

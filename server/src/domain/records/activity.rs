@@ -17,10 +17,10 @@ pub struct ActivityRecord {
     pub life: Used,
     /// What all lives before it have used.
     pub earlier: Used,
-    /// The turns of that life that have failed in a row. `None`: its latest turn has not failed.
+    /// The turns of that life that have failed in a row. `None` if its latest turn has not failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Failed>,
-    /// What the program of that life is and does. `None`: nothing was reported.
+    /// What the program of that life is and does. `None` if nothing was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Program>,
 }
@@ -47,7 +47,7 @@ impl ActivityRecord {
 pub struct Program {
     /// Its name and version, if known.
     pub version: Option<String>,
-    /// When its turn began. `None`: it is in no turn.
+    /// When its turn began. `None` if it is in no turn.
     pub turn_since_ms: Option<u64>,
     /// The tool call that is running.
     pub tool: Option<ToolCall>,
@@ -123,7 +123,7 @@ impl Used {
         }
     }
 
-    /// Returns the protocol form. `None`: nothing was used.
+    /// Returns the protocol form. `None` if nothing was used.
     pub fn show(self) -> Option<v1::Usage> {
         let Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros } = self;
         let usage = v1::Usage { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros };

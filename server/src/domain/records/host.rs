@@ -29,7 +29,7 @@ pub struct ProfileRecord {
     pub name: Name,
     /// One line for a reader.
     pub description: String,
-    /// How long a start may take. `None`: as long as the coordinator's limits say.
+    /// How long a start may take. If `None`, as long as the coordinator's limits say.
     pub start_deadline_ms: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ pub enum NoticeLevel {
 }
 
 impl NoticeLevel {
-    /// Reads a level as the protocol names it. `None`: unspecified.
+    /// Reads a level as the protocol names it. `None` means unspecified.
     pub fn from_protocol(level: v1::NoticeLevel) -> Option<Self> {
         match level {
             v1::NoticeLevel::Unspecified => None,
@@ -60,7 +60,7 @@ pub struct NoticeSlot {
     pub about: String,
     /// Whether it is important.
     pub important: bool,
-    /// The one that was put into the inbox. `None`: it was processed, or there was none.
+    /// The one that was put into the inbox. `None` if it was processed, or there was none.
     pub sent: Option<SentNotice>,
     /// The one that waits to be sent.
     pub waiting: Option<WaitingNotice>,

@@ -16,7 +16,7 @@ pub struct ReceiptRecord {
     pub finished_ms: u64,
     /// How many sessions have or may have delivered it.
     pub delivery_count: u32,
-    /// Why it became a dead letter. `None`: its recipient processed it.
+    /// Why it became a dead letter. `None` if its recipient processed it.
     #[serde(with = "by_name")]
     pub dead_letter: Option<DeadLetterCause>,
 }

@@ -19,7 +19,7 @@ pub struct SessionRecord {
     pub incarnation: u64,
     /// When it opened.
     pub opened_ms: u64,
-    /// Why it has ended. `None`: it is open.
+    /// Why it has ended. `None` if it is open.
     pub ended: Option<SessionEnd>,
     /// How far earlier sessions may have delivered: the highest reservations, in descending order.
     pub maybe_delivered: Vec<u64>,

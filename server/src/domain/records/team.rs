@@ -105,7 +105,7 @@ pub struct RecordedLives {
     pub since_ms: u64,
     /// How many lives have begun in it.
     pub begun: u32,
-    /// How many lives the history leaves out since the last one that it records. 0: it records the present one.
+    /// How many lives the history leaves out since the last one that it records. 0 if it records the current life.
     pub left_out: u32,
 }
 
@@ -133,7 +133,7 @@ pub struct Pending {
     pub id: RequestId,
     /// When it expires.
     pub expires_ms: u64,
-    /// The member that a permission request names as its approver. `None`: it names none, or it is of another kind.
+    /// The member that a permission request names as its approver. `None` if it names none, or it is of another kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approver: Option<Name>,
 }
@@ -207,7 +207,7 @@ impl EndCause {
 }
 
 impl Life {
-    /// Returns how to describe a member whose life is ending or has ended, such as `has exited`. `None`: its life
+    /// Returns how to describe a member whose life is ending or has ended, such as `has exited`. `None` if its life
     /// continues.
     pub fn how_it_ends(&self) -> Option<&'static str> {
         match self {

@@ -72,7 +72,7 @@ pub enum Decided {
     Before {
         /// The message that carried that answer.
         message_id: String,
-        /// Its recipient. `None`: the operator.
+        /// Its recipient. `None` means the operator.
         recipient: Option<Name>,
         /// When it was decided.
         at_ms: u64,
@@ -192,7 +192,7 @@ pub(super) fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
     tx.notify(Topic::Requests);
 }
 
-/// Returns the member that made the request. `None`: the operator did, who has no inbox.
+/// Returns the member that made the request. `None` if the operator made it, who has no inbox.
 pub(super) fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
     let sender = request.requester.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member)?;
     let name = Name::parse(&sender.name, "requester").ok()?;

@@ -18,7 +18,7 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Asks for permission. `approver`: the member that the caller named. `None`: the lead, whichever member that is.
+/// Asks for permission. `approver`: the member that the caller named. `None` means the lead, whichever member that is.
 pub fn open(
     tx: &mut Tx<'_>,
     team: &TeamRecord,

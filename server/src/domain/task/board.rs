@@ -41,7 +41,7 @@ pub struct TaskRecord {
     pub attempts: u32,
     /// Its result.
     pub result: String,
-    /// The member that added it. `None`: the operator.
+    /// The member that added it. `None` means the operator.
     pub created_by: Option<Name>,
     /// When it was added.
     pub created_ms: u64,
@@ -113,7 +113,7 @@ impl TaskRecord {
         self.released = Some(Release { because: because.to_owned(), at_ms: now_ms });
     }
 
-    /// Says when and why it last came back to the board. `None`: it never did.
+    /// Says when and why it last came back to the board. `None` if it never did.
     pub fn released_text(&self) -> Option<String> {
         let Release { because, at_ms } = self.released.as_ref()?;
         let because = because.trim_end_matches('.');
@@ -294,7 +294,7 @@ impl WaitingRecord {
         free
     }
 
-    /// Returns the path of dependencies from `from` to `to`, both included. `None`: there is none.
+    /// Returns the path of dependencies from `from` to `to`, both included. `None` if there is none.
     pub fn path(&self, from: u64, to: u64) -> Option<Vec<u64>> {
         let mut came_from: BTreeMap<u64, u64> = BTreeMap::new();
         let mut next = vec![from];

@@ -58,7 +58,7 @@ pub fn claim(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ClaimTaskRe
     take(tx, &team, &name, change, task, &call)
 }
 
-/// Claims the task that the caller should do next. `None`: no task is ready for it.
+/// Claims the task that the caller should do next. `None` if no task is ready for it.
 pub fn claim_next(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,

@@ -28,7 +28,7 @@ pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>
 }
 
 /// Releases the tasks whose claims have expired, and notifies their owners and the lead. Returns when the next claim
-/// expires. `None`: no claim does.
+/// expires. `None` if no claim does.
 pub fn expire_claims(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleError> {
     let change = Change::begin(tx)?;
     let now_ms = tx.ctx.now_ms;

@@ -23,7 +23,7 @@ fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
     }
 }
 
-/// Returns a task as a notice includes it. `None`: there is no such task.
+/// Returns a task as a notice includes it. `None` if there is no such task.
 pub(in crate::domain) fn summary_of(tx: &mut Tx<'_>, id: u64) -> Result<Option<v1::TaskSummary>, RuleError> {
     let task = tx.read::<TaskRecord>(&record_id(id))?;
     Ok(task.map(|task| summary(&task, &Actor::Coordinator)))

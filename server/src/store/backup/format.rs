@@ -138,7 +138,7 @@ impl<'l> From<&'l Item> for Line<'l> {
 }
 
 impl Line<'_> {
-    /// Returns the item, or the last line. `None`: the contents are not what a backup holds.
+    /// Returns the item, or the last line. `None` if the contents are not what a backup holds.
     pub(super) fn decode(self) -> Option<Result<Item, End>> {
         Some(Ok(match self {
             Self::Namespace { name, version, clock_ms } => {

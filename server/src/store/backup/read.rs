@@ -125,7 +125,7 @@ impl<R: BufRead> Reader<R> {
         Self { input, checker: Checker::default(), line: Vec::new() }
     }
 
-    /// Returns the next item. `None`: the backup is complete and undamaged.
+    /// Returns the next item. `None` if the backup is complete and undamaged.
     pub fn next_item(&mut self) -> Result<Option<Item>, BackupError> {
         loop {
             self.line.clear();

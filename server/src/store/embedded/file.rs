@@ -36,7 +36,7 @@ pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Opened, DatabaseErr
 /// An open database.
 pub(super) struct Opened {
     database: Database,
-    /// Where its file is. `None`: it has no file.
+    /// Where its file is. `None` if it has no file.
     place: Option<Place>,
 }
 

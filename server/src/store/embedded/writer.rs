@@ -69,7 +69,7 @@ pub(super) struct Writer {
     pub(super) purged_ms: u64,
     /// When and how the last write failed.
     pub(super) last_failure: Option<(Instant, StoreError)>,
-    /// Space to give up when the disk is full. `None`: the store is not on a disk.
+    /// Space to give up when the disk is full. `None` if the store is not on a disk.
     pub(super) reserve: Option<Reserve>,
     /// While the disk is full: when that was last found, and the error.
     pub(super) full: Option<(Instant, StoreError)>,

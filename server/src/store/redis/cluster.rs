@@ -216,7 +216,7 @@ impl Cluster {
 struct Range {
     first: usize,
     last: usize,
-    /// Empty: the host of the node that answered.
+    /// Empty means the host of the node that answered.
     host: String,
     port: u16,
 }

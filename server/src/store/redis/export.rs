@@ -287,7 +287,7 @@ struct Fields<'s> {
     key: &'s str,
     /// The number of fields when the reading began.
     length: i64,
-    /// `None`: all pages were read.
+    /// `None` if all pages were read.
     cursor: Option<String>,
 }
 

@@ -81,7 +81,7 @@ pub(super) struct ReplyFlags {
     pub(super) born: u64,
     /// The namespace now has the commit's version.
     pub(super) is_kept: bool,
-    /// The notifications were published. `false`: there were none, or no other store listens.
+    /// The notifications were published. `false` if there were none, or no other store listens.
     pub(super) is_published: bool,
 }
 

@@ -77,7 +77,7 @@ impl Call {
 struct Expected {
     request: v1::SendRequest,
     content: String,
-    /// `None`: the send must be refused.
+    /// `None` if the send must be refused.
     recipients: Option<Vec<String>>,
     /// The life that a shutdown request addresses.
     only_for: Option<u64>,
@@ -135,7 +135,7 @@ impl Story {
         }
     }
 
-    /// Records an outcome and compares it with the model's. `None`: the call was refused.
+    /// Records an outcome and compares it with the model's. `None` if the call was refused.
     pub(super) fn expect<T: Debug>(&mut self, outcome: Result<T, Refusal>, is_accepted: bool, what: &str) -> Option<T> {
         if self.sessions == Sessions::OpenOnly {
             self.transcript.note(&outcome);
@@ -143,7 +143,7 @@ impl Story {
         judge(outcome, is_accepted, what)
     }
 
-    /// Returns a key that no other call uses. Empty: no key.
+    /// Returns a key that no other call uses. Empty means no key.
     pub(super) fn new_key(&self, keyed: bool) -> String {
         if keyed { format!("k{}", self.keyed.len()) } else { String::new() }
     }

@@ -17,7 +17,7 @@ pub struct Latencies {
     pub during: Latency,
 }
 
-/// Returns how long sends took. `None`: there was no flood, or no send before or during one.
+/// Returns how long sends took. `None` if there was no flood, or no send before or during one.
 pub fn latencies(events: &[Event]) -> Option<Latencies> {
     let index = Index::of(events, 0);
     let first = events.iter().find(|event| matches!(event.what, What::FloodPrepared | What::FloodBegan))?.at_us;

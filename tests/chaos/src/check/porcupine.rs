@@ -7,7 +7,7 @@ use super::{PROMISES, Violation};
 /// The environment variable that names the program. `cargo xtask` builds it, and sets this.
 pub const VARIABLE: &str = "TEAMWIRE_TEST_LINEARIZABILITY";
 
-/// Returns the violations that Porcupine finds in the history in a directory, and its summary. None: no program is
+/// Returns the violations that Porcupine finds in the history in a directory, and its summary. `None` if no program is
 /// named.
 pub fn judge(directory: &Path) -> io::Result<Option<(Vec<Violation>, String)>> {
     let Some(program) = env::var_os(VARIABLE) else { return Ok(None) };

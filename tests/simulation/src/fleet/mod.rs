@@ -61,7 +61,7 @@ enum Runner {
 struct Machine {
     host: String,
     slots: u32,
-    /// The host's credential. Empty: it has not joined yet.
+    /// The host's credential. Empty if it has not joined yet.
     credential: String,
     /// Kills the host program, and not what it has started.
     kill_program: bool,
@@ -75,8 +75,8 @@ struct Process {
     order: String,
     name: String,
     incarnation: u64,
-    /// When its first call under its own credential returned, and when the last one that succeeded began. Zero: none
-    /// did.
+    /// When its first call under its own credential returned, and when the last one that succeeded began. Zero if
+    /// none did.
     first_done_us: u64,
     last_begun_us: u64,
     /// The prompts that it was given.

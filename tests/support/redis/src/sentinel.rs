@@ -60,7 +60,7 @@ impl TestSentinel {
         self.ask(&["SET", Self::SERVICE, "down-after-milliseconds", &silence]).await.unwrap();
     }
 
-    /// Has it make the replica the primary, which runs on. False: it cannot do so yet.
+    /// Has it make the replica the primary, which runs on. `false` if it cannot do so yet.
     pub async fn fail_over(&self) -> bool {
         self.ask(&["FAILOVER", Self::SERVICE]).await.is_ok()
     }

@@ -77,7 +77,7 @@ pub(super) struct Acp {
     permissions: Permissions,
     narrator: Narrator,
     usage: Usage,
-    /// What the session had cost before this process, which the program counts, too. None: unknown.
+    /// What the session had cost before this process, which the program counts, too. `None` means unknown.
     cost_before: Option<f64>,
     /// How many tokens the context held, as the program last reported.
     context_tokens: u64,

@@ -44,7 +44,7 @@ impl Permissions {
         key
     }
 
-    /// Removes a request, and returns it with its answer. None: the program no longer waits for it.
+    /// Removes a request, and returns it with its answer. `None` if the program no longer waits for it.
     ///
     /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as
     /// [`permission_request`] has told the approver.
@@ -88,7 +88,7 @@ fn first(options: &[PermissionOption], kinds: [PermissionOptionKind; 2]) -> Opti
     kinds.into_iter().find_map(|kind| options.iter().find(|option| option.kind == kind))
 }
 
-/// Returns what the approver must know about answers that apply to later calls, too. Empty: both apply to this call
+/// Returns what the approver must know about answers that apply to later calls, too. Empty if both apply to this call
 /// only.
 fn consequences(options: &[PermissionOption]) -> String {
     let mut says = String::new();

@@ -90,7 +90,7 @@ impl Program {
         }
     }
 
-    /// Returns our MCP server's name for a tool. None: the tool is not ours.
+    /// Returns our MCP server's name for a tool. `None` if the tool is not ours.
     pub(super) fn our_tool(self, tool: &str) -> Option<&str> {
         tool.strip_prefix(match self {
             Self::Gemini => "mcp_teamwire_",
@@ -99,7 +99,7 @@ impl Program {
         })
     }
 
-    /// Returns the file of the plan that a call wants approved. None: the call wants something else.
+    /// Returns the file of the plan that a call wants approved. `None` if the call wants something else.
     pub(super) fn plan_to_approve<'a>(self, tool: &str, title: &'a str) -> Option<&'a Path> {
         let asks = self == Self::Gemini && tool == "exit_plan_mode";
         asks.then(|| Path::new(title.strip_prefix(GEMINI_PLAN).unwrap_or(title)))

@@ -45,15 +45,15 @@ pub(super) struct Claude {
     /// What the program asked permission for, by the id of its request: the input that it would use.
     permission_requests: HashMap<String, Value>,
     turns: u64,
-    /// What the program counted before this process, which it includes in its own count. None: it has not reported any
-    /// yet.
+    /// What the program counted before this process, which it includes in its own count. `None` if it has not reported
+    /// any yet.
     counted_before: Option<Usage>,
     /// What was reported at the end of the last turn.
     reported: Usage,
     /// What each reply of the model in this turn has used, by the reply's id: its parts come one by one, with the same
     /// usage.
     replies: HashMap<String, Usage>,
-    /// Why the last turn failed. Empty: it did not.
+    /// Why the last turn failed. Empty if it did not.
     last_error: String,
 }
 

@@ -9,7 +9,7 @@ use super::super::{
     protocol::{list, text},
 };
 
-/// Returns the activity line for an item of a turn that begins. None: it has none.
+/// Returns the activity line for an item of a turn that begins. `None` if it has none.
 pub(super) fn begun(item: &Value) -> Option<String> {
     let line = match text(item, "type") {
         "commandExecution" => format!("command: {}", command(item)),
@@ -24,7 +24,7 @@ pub(super) fn begun(item: &Value) -> Option<String> {
     Some(line)
 }
 
-/// Returns the activity line for an item of a turn that is complete. None: it has none.
+/// Returns the activity line for an item of a turn that is complete. `None` if it has none.
 pub(super) fn completed(item: &Value) -> Option<String> {
     match (text(item, "type"), text(item, "text")) {
         ("agentMessage" | "plan", said) if !said.trim().is_empty() => Some(said.to_owned()),

@@ -78,7 +78,7 @@ enum Asked {
 /// A prompt that was handed over.
 #[derive(Default)]
 struct Handed {
-    /// The turn that it began or joined. None: the program has not said.
+    /// The turn that it began or joined. `None` if the program has not said.
     turn: Option<String>,
     is_taken: bool,
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the native binary behind a launcher. None: this is not a launcher, or it has no binary for this machine.
+/// Returns the native binary behind a launcher. `None` if this is not a launcher, or it has no binary for this machine.
 pub(super) fn binary(launcher: &Path) -> Option<PathBuf> {
     let launcher = launcher.canonicalize().ok()?;
     if launcher.file_name()? != "codex.js" {

@@ -61,8 +61,8 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns what only the worktree holds, in a few words. `None`: nothing. Fails with what git says if that cannot
-    /// be found out.
+    /// Returns what only the worktree holds, in a few words. `None` means nothing. Fails with what git says if that
+    /// cannot be found out.
     pub(super) async fn find(&self) -> Result<Option<String>, String> {
         if let Some(found) = self.half_done()? {
             return Ok(Some(found));

@@ -29,7 +29,7 @@ pub(super) struct Workspace {
     pub(super) root: PathBuf,
     /// The directory that the program starts in: `root`, or one below it.
     pub(super) start: PathBuf,
-    /// The worktree that `root` is. None: a plain directory.
+    /// The worktree that `root` is. `None` means a plain directory.
     worktree: Option<Worktree>,
     /// Whether `root` is the user's, who shares it with the members. The host neither creates nor removes anything
     /// there.

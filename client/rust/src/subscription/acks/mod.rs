@@ -114,7 +114,7 @@ impl Drop for Flush<'_> {
 }
 
 impl Acks {
-    /// `unacked_messages_max`: as in the request that opens the sessions. Zero: the default.
+    /// `unacked_messages_max`: as in the request that opens the sessions. Zero means the default.
     pub(super) fn new(unacked_messages_max: u32) -> Self {
         let unacked_max = if unacked_messages_max == 0 { UNACKED_MESSAGES_MAX } else { unacked_messages_max as usize };
         let state = AckQueue {

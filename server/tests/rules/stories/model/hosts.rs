@@ -48,7 +48,7 @@ pub(crate) struct Order {
 }
 
 impl Model {
-    /// Returns the host that calls. `None`: the call must be refused.
+    /// Returns the host that calls. `None` if the call must be refused.
     fn admit_host(&self, caller: &Caller) -> Option<&str> {
         self.admit_any(caller, Lets::Working).filter(|name| self.members.get(*name).is_some_and(|it| it.is_host))
     }

@@ -187,7 +187,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns the caller's name. `None`: the call must be refused, as most calls of hosts must.
+    /// Returns the caller's name. `None` if the call must be refused, as most calls of hosts must.
     fn admit(&self, caller: &Caller, lets: Lets) -> Option<&str> {
         self.admit_any(caller, lets).filter(|name| !self.members.get(*name).is_some_and(|bearer| bearer.is_host))
     }
@@ -278,7 +278,7 @@ impl Model {
         self.sender(caller).is_some_and(|from| !self.rules(from)) && self.takes(&self.lead) && room(&self.lead)
     }
 
-    /// Returns the approver that the coordinator records. `of`: the member that the asker names. None: the lead.
+    /// Returns the approver that the coordinator records. `of`: the member that the asker names. `None` means the lead.
     pub(super) fn approver<'o>(&self, from: &str, of: Option<&'o str>) -> Option<&'o str> {
         let has_ended = |name: &&str| self.members.get(*name).is_some_and(|_| !self.takes(name));
         of.filter(|name| self.rules(from) || !has_ended(name))

@@ -26,7 +26,7 @@ pub(crate) struct Task {
     pub(crate) owner: Option<String>,
     /// The token of the current claim, or of the claim under which the task was completed or released.
     token: Option<String>,
-    /// When the current claim expires. `None`: with its owner's life.
+    /// When the current claim expires. `None` if it ends with its owner's life.
     expires: Option<u64>,
     pub(crate) status: Status,
     /// The indices of the tasks it waits for, closed ones included.
