@@ -218,7 +218,8 @@ type CreateSignInCodeResponse struct {
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// The address at which browsers on the coordinator's machine reach the console. Empty: this coordinator does not serve it.
+	// The address at which browsers on the coordinator's machine reach the console. Empty if this coordinator does not serve
+	// it.
 	ConsoleAddress string `protobuf:"bytes,3,opt,name=console_address,json=consoleAddress,proto3" json:"console_address,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -390,19 +391,19 @@ type Caller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is. For a console credential: the kind of caller that it acts for.
 	Kind CallerKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.CallerKind" json:"kind,omitempty"`
-	// Its name. Empty: it is neither a member nor a host.
+	// Its name. Empty if it is neither a member nor a host.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
 	// Whether it leads the team.
 	IsLead bool `protobuf:"varint,3,opt,name=is_lead,json=isLead,proto3" json:"is_lead,omitempty"`
-	// Its team. Empty: it is the operator.
+	// Its team. Empty if it is the operator.
 	Team string `protobuf:"bytes,4,opt,name=team,proto3" json:"team,omitempty"`
 	// Whether it can only read.
 	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// When its credential expires. Absent: the credential has no expiry time.
+	// When its credential expires. Absent if the credential has no expiry time.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The coordinator's version.
 	ServerVersion string `protobuf:"bytes,7,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
-	// The id of its credential, as in Credential.id. Empty: its credential has none.
+	// The id of its credential, as in Credential.id. Empty if its credential has none.
 	CredentialId  string `protobuf:"bytes,8,opt,name=credential_id,json=credentialId,proto3" json:"credential_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -587,20 +588,20 @@ type Credential struct {
 	Kind CredentialKind `protobuf:"varint,2,opt,name=kind,proto3,enum=teamwire.v1.CredentialKind" json:"kind,omitempty"`
 	// The kind of caller that it acts for. Unspecified: it is a join token, which acts for no one.
 	ActsFor CallerKind `protobuf:"varint,3,opt,name=acts_for,json=actsFor,proto3,enum=teamwire.v1.CallerKind" json:"acts_for,omitempty"`
-	// The member or host that it acts for, or the name that a join token is bound to. Empty: none.
+	// The member or host that it acts for, or the name that a join token is bound to. Empty means none.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
 	// Whether it can only read.
 	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// When it was created.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it expires. Absent: it ends with the life of its member or host.
+	// When it expires. Absent if it ends with the life of its member or host.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// When a call last used it, give or take a minute. Absent: no call has used it. If it is a member's or a host's credential, an
-	// open stream is a use, too.
+	// When a call last used it, give or take a minute. Absent if no call has used it. If it is a member's or a host's
+	// credential, an open stream is a use, too.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	// How many members or hosts can still join with it. Zero: it is not a join token.
+	// How many members or hosts can still join with it. Zero if it is not a join token.
 	UsesLeft uint32 `protobuf:"varint,9,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
-	// Who created it. Absent: an observer created it, or it is the credential of a member or a host.
+	// Who created it. Absent if an observer created it, or it is the credential of a member or a host.
 	CreatedBy *Sender `protobuf:"bytes,10,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// Whether this credential made the call that lists it.
 	IsCalling     bool `protobuf:"varint,11,opt,name=is_calling,json=isCalling,proto3" json:"is_calling,omitempty"`
@@ -720,10 +721,10 @@ type ListCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team. The operator may leave it empty.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. Any page may end early if the
-	// team has very many credentials that are no longer valid.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB. Any page may end early
+	// if the team has very many credentials that are no longer valid.
 	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply. Empty means the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -786,7 +787,7 @@ type ListCredentialsResponse struct {
 	// Console credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
 	// in the order of the ids.
 	Credentials []*Credential `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -177,15 +177,15 @@ func (x *FailedTurns) GetSince() *timestamppb.Timestamp {
 // any character.
 type Program struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty: unknown.
+	// Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty means unknown.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// When its current turn began, by the clock of the store. Absent: it is in no turn.
+	// When its current turn began, by the clock of the store. Absent if it is in no turn.
 	TurnSince *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=turn_since,json=turnSince,proto3" json:"turn_since,omitempty"`
-	// The tool call that is running, as one line of up to 500 characters. Empty: none.
+	// The tool call that is running, as one line of up to 500 characters. Empty means none.
 	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
-	// When that tool call began, by the clock of the store. Absent: none is running.
+	// When that tool call began, by the clock of the store. Absent if none is running.
 	ToolSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=tool_since,json=toolSince,proto3" json:"tool_since,omitempty"`
-	// What keeps it from its work although it runs, as one line of up to 500 characters. Empty: nothing that is known.
+	// What keeps it from its work although it runs, as one line of up to 500 characters. Empty means nothing that is known.
 	Trouble       string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -261,13 +261,13 @@ type ReportedProgram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Its name and version. The coordinator keeps the first 100 characters.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Optional. How long its current turn has lasted. Absent: it is in no turn.
+	// Optional. How long its current turn has lasted. Absent if it is in no turn.
 	TurnAge *durationpb.Duration `protobuf:"bytes,2,opt,name=turn_age,json=turnAge,proto3" json:"turn_age,omitempty"`
-	// Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty: none.
+	// Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty means none.
 	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
 	// Optional. How long that tool call has been running.
 	ToolAge *durationpb.Duration `protobuf:"bytes,4,opt,name=tool_age,json=toolAge,proto3" json:"tool_age,omitempty"`
-	// Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty: nothing.
+	// Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty means nothing.
 	Trouble       string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -416,7 +416,7 @@ type ReportedLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. What the program did. The coordinator keeps the first 500 characters.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Optional. The time from the event to this call. Absent: it has just happened.
+	// Optional. The time from the event to this call. Absent if it has just happened.
 	Age           *durationpb.Duration `protobuf:"bytes,2,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -472,14 +472,14 @@ type ReportActivityRequest struct {
 	// Optional. What the program did, the oldest first. If there are more than 200 lines, the coordinator keeps the last 200.
 	Lines []*ReportedLine `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	// Optional. What the program has used since this life began. A counter that is lower than in an earlier report changes
-	// nothing. Absent: no change.
+	// nothing. Absent means no change.
 	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
 	// most recent key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. Whether the program's turns are failing. Absent: no change.
+	// Optional. Whether the program's turns are failing. Absent means no change.
 	FailedTurns *FailedTurns `protobuf:"bytes,4,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
-	// Optional. What the program is and does. Absent: no change.
+	// Optional. What the program is and does. Absent means no change.
 	Program       *ReportedProgram `protobuf:"bytes,5,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -594,14 +594,14 @@ type ListActivityRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Required. The member: see DirectMessage.recipient.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. Only lines with a higher sequence. Zero: from the oldest that is kept.
+	// Optional. Only lines with a higher sequence. Zero means from the oldest that is kept.
 	AfterSequence uint64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Optional. How long to wait for a line if there is none yet, up to 60 s; larger values are treated as 60 s. Absent: not
-	// at all.
+	// Optional. How long to wait for a line if there is none yet, up to 60 s; larger values are treated as 60 s. Absent means
+	// not at all.
 	Wait          *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -686,7 +686,7 @@ type ListActivityResponse struct {
 	Lines []*ActivityLine `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	// The highest sequence that this page covers, for ListActivityRequest.after_sequence.
 	LastSequence uint64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -102,17 +102,18 @@ type AuditCaller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is. For a code or a console credential: the kind of caller that it acts for.
 	Kind AuditCallerKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.AuditCallerKind" json:"kind,omitempty"`
-	// The name of the member or host. Empty: it is neither.
+	// The name of the member or host. Empty if it is neither.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Which life of the member called, if it was the current one. Zero: an earlier life called, or the caller is not a member.
+	// Which life of the member called, if it was the current one. Zero if an earlier life called, or the caller is not a
+	// member.
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Whether the member led the team.
 	IsLead bool `protobuf:"varint,4,opt,name=is_lead,json=isLead,proto3" json:"is_lead,omitempty"`
 	// The id of the join token, observer's credential or console credential that the caller used, as in Credential.id. For a
-	// code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
+	// code: the id of the console credential for which it was exchanged. Empty if the caller used another credential, or none.
 	CredentialId string `protobuf:"bytes,5,opt,name=credential_id,json=credentialId,proto3" json:"credential_id,omitempty"`
-	// With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty: the credential was
-	// malformed or missing, or the caller is not a stranger.
+	// With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty if the credential
+	// was malformed or missing, or the caller is not a stranger.
 	Claim         string `protobuf:"bytes,6,opt,name=claim,proto3" json:"claim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -201,7 +202,7 @@ type AuditCheckpoint struct {
 	Entries uint64 `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"`
 	// When the last of them was written.
 	ThroughAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=through_at,json=throughAt,proto3" json:"through_at,omitempty"`
-	// True: the chain had reached its bound in bytes. False: the entries were older than the retention.
+	// If true, the chain had reached its bound in bytes. If false, the entries were older than the retention.
 	BecauseFull   bool `protobuf:"varint,5,opt,name=because_full,json=becauseFull,proto3" json:"because_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -277,25 +278,26 @@ type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When the call ended, on the store's clock. If the entry is about several calls: when the first of them ended.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Who called. Absent: the entry is not about a call.
+	// Who called. Absent if the entry is not about a call.
 	Caller *AuditCaller `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	// The address and the port from which the call came, or `unix` if it came over the coordinator's Unix socket; for several
-	// calls, those of the first one. Empty: the entry is not about a call, or is about calls by several callers.
+	// calls, those of the first one. Empty if the entry is not about a call, or is about calls by several callers.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	// The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
 	// entry is about different calls, or not about a call.
 	Method string `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
-	// The team that the call was about. Empty: none, or the caller named none.
+	// The team that the call was about. Empty means none, or the caller named none.
 	Team string `protobuf:"bytes,5,opt,name=team,proto3" json:"team,omitempty"`
 	// What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
-	// Empty: there was no object, or the text that the caller gave was not a name.
+	// Empty if there was no object, or the text that the caller gave was not a name.
 	Object string `protobuf:"bytes,6,opt,name=object,proto3" json:"object,omitempty"`
 	// `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. With
-	// `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty: several outcomes.
+	// `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty means several
+	// outcomes.
 	Outcome string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// How many calls the entry is about.
 	Calls uint64 `protobuf:"varint,8,opt,name=calls,proto3" json:"calls,omitempty"`
-	// When the last of them ended. Absent: there was only one call.
+	// When the last of them ended. Absent if there was only one call.
 	LastAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
 	// How many entries are missing before this one. The coordinator that wrote this entry had no room to keep them while the
 	// store accepted no entries.
@@ -420,7 +422,7 @@ type AuditRecord struct {
 	Chain string `protobuf:"bytes,1,opt,name=chain,proto3" json:"chain,omitempty"`
 	// Its place in the chain, from 1.
 	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The entry. Absent: it cannot be decoded.
+	// The entry. Absent if it cannot be decoded.
 	Entry *AuditEntry `protobuf:"bytes,3,opt,name=entry,proto3" json:"entry,omitempty"`
 	// The entry as it is stored: an encoded AuditEntry. Empty unless the request asks for proofs.
 	Encoded []byte `protobuf:"bytes,4,opt,name=encoded,proto3" json:"encoded,omitempty"`
@@ -504,7 +506,7 @@ type AuditChain struct {
 	// operator's credential. `access`: refused calls by strangers (see AuditCallerKind), and calls that the operator was not
 	// allowed to make.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The team's name in lower case. Empty: the chain belongs to no team.
+	// The team's name in lower case. Empty if the chain belongs to no team.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
 	// The sequence of the oldest entry that is left.
 	FirstSequence uint64 `protobuf:"varint,3,opt,name=first_sequence,json=firstSequence,proto3" json:"first_sequence,omitempty"`
@@ -593,11 +595,11 @@ func (x *AuditChain) GetBytes() uint64 {
 // The request of AuditService.ListAuditChains.
 type ListAuditChainsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. The team. Empty: all chains.
+	// Optional. The team. Empty means all chains.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100.
+	// Optional. How many at most, 1 to 1,000. Zero means 100.
 	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply. Empty means the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -659,7 +661,7 @@ type ListAuditChainsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The chains.
 	Chains []*AuditChain `protobuf:"bytes,1,rep,name=chains,proto3" json:"chains,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -720,10 +722,10 @@ type ListAuditEntriesRequest struct {
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	// Optional. Whether the reply includes what a verification of the chains needs: AuditRecord.encoded and AuditRecord.hash.
 	WithProofs bool `protobuf:"varint,4,opt,name=with_proofs,json=withProofs,proto3" json:"with_proofs,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. It may also end early when the
-	// coordinator has examined very many entries for it.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB. It may also end early
+	// when the coordinator has examined very many entries for it.
 	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply. Empty means the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -806,7 +808,7 @@ type ListAuditEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entries.
 	Records []*AuditRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -181,9 +181,9 @@ type TeamEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What happened.
 	Kind TeamEventKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.TeamEventKind" json:"kind,omitempty"`
-	// Who did it. Absent: an observer.
+	// Who did it. Absent means an observer.
 	Actor *Sender `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The member concerned. Empty: none.
+	// The member concerned. Empty means none.
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
 	// Set when a person signed in. Whether that person may only read.
 	ReadOnly bool `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
@@ -269,7 +269,7 @@ type MemberEvent struct {
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Set when it exited. How its process ended.
 	Exit *ExitReport `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Why, as text for people. Empty: no detail.
+	// Why, as text for people. Empty means no detail.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Set when a lead or the operator stopped the member by force.
 	ForcedBy      *Sender `protobuf:"bytes,6,opt,name=forced_by,json=forcedBy,proto3" json:"forced_by,omitempty"`
@@ -424,11 +424,11 @@ type TaskEvent struct {
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	// Who did it.
 	Actor *Sender `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty: none.
+	// The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty means none.
 	Owner string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
 	// How many times the task had been claimed.
 	Attempts uint32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// Why, as text for people. Empty: no detail.
+	// Why, as text for people. Empty means no detail.
 	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -702,10 +702,11 @@ type HistoryFilter struct {
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	// Optional. Only messages.
 	MessagesOnly bool `protobuf:"varint,2,opt,name=messages_only,json=messagesOnly,proto3" json:"messages_only,omitempty"`
-	// Optional. True: messages come with their receipts.
+	// Optional. If true, messages come with their receipts.
 	IncludeReceipts bool `protobuf:"varint,3,opt,name=include_receipts,json=includeReceipts,proto3" json:"include_receipts,omitempty"`
 	// Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
-	// the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty: all.
+	// the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty
+	// means all.
 	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -774,17 +775,17 @@ type ListHistoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. Which entries. Absent: all.
+	// Optional. Which entries. Absent means all.
 	Filter *HistoryFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Optional. Only entries with a higher sequence. Zero: from the oldest.
+	// Optional. Only entries with a higher sequence. Zero means from the oldest.
 	AfterSequence uint64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
-	// Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
+	// Optional. If true, the newest entries on the first page, and older ones on each further page. A page has its oldest
 	// entry first either way.
 	Newest bool `protobuf:"varint,5,opt,name=newest,proto3" json:"newest,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB, or when the coordinator has
-	// examined many entries that do not match the filter.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB, or when the coordinator
+	// has examined many entries that do not match the filter.
 	PageSize uint32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -870,7 +871,7 @@ type ListHistoryResponse struct {
 	// The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
 	// entry's sequence if the filter left out later entries.
 	LastSequence uint64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -932,9 +933,9 @@ type FollowHistoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. Which entries. Absent: all.
+	// Optional. Which entries. Absent means all.
 	Filter *HistoryFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Optional. Starts after this sequence. Zero: from the oldest.
+	// Optional. Starts after this sequence. Zero means from the oldest.
 	AfterSequence uint64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -994,7 +995,7 @@ func (x *FollowHistoryRequest) GetAfterSequence() uint64 {
 // One frame of HistoryService.FollowHistory.
 type FollowHistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entry. Absent: the client has everything so far.
+	// The entry. Absent if the client has everything so far.
 	Entry *HistoryEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
 	// The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
 	// entry's sequence if the filter left out later entries.

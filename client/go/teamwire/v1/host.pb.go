@@ -38,11 +38,11 @@ type Host struct {
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
 	// When the state last changed.
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
-	// The remaining time of its lease. Zero: it has run out, and no order goes to this host.
+	// The remaining time of its lease. Zero if it has run out, and no order goes to this host.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
 	// True while a session is open.
 	Connected bool `protobuf:"varint,7,opt,name=connected,proto3" json:"connected,omitempty"`
-	// What it offers. Absent: it has not declared an offer yet.
+	// What it offers. Absent if it has not declared an offer yet.
 	Offer *HostOffer `protobuf:"bytes,8,opt,name=offer,proto3" json:"offer,omitempty"`
 	// How many of its slots are taken: one for each pending order, and one for each member that it started, until that member
 	// exits or is lost.
@@ -160,7 +160,7 @@ type HostOffer struct {
 	Labels map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The kinds of member that it can start, up to 64.
 	Profiles []*HostProfile `protobuf:"bytes,2,rep,name=profiles,proto3" json:"profiles,omitempty"`
-	// How many members it runs at a time, up to 1,000. Zero: it takes no orders.
+	// How many members it runs at a time, up to 1,000. Zero if it takes no orders.
 	Slots uint32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	// Optional. Its platform, such as `linux/amd64` or `kubernetes`; one line, up to 100 characters.
 	Platform      string `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
@@ -233,7 +233,7 @@ type HostProfile struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. One line, up to 200 characters.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Optional. How long a start may take, 1 s to 1 h. Absent: 60 s (the coordinator's `spawn_deadline`).
+	// Optional. How long a start may take, 1 s to 1 h. Absent means 60 s (the coordinator's `spawn_deadline`).
 	StartDeadline *durationpb.Duration `protobuf:"bytes,3,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,23 +302,23 @@ type SpawnRequest struct {
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Required. The profile to start it with; same syntax as HostProfile.name.
 	Profile string `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
-	// Optional. The host to start it on. Empty: the coordinator chooses one.
+	// Optional. The host to start it on. If empty, the coordinator chooses one.
 	Host string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	// Optional. Labels. The host must have all of them. Up to 32 pairs.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. The member's instructions: its first message. Up to 64 KiB. Empty: it gets none.
+	// Optional. The member's instructions: its first message. Up to 64 KiB. Empty if it gets none.
 	Prompt string `protobuf:"bytes,7,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Optional. True: it must have a plan approved before it may work on tasks.
+	// Optional. If true, it must have a plan approved before it may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,8,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
 	// Optional. Whether the member's runner restarts its program.
 	Restart RestartPolicy `protobuf:"varint,9,opt,name=restart,proto3,enum=teamwire.v1.RestartPolicy" json:"restart,omitempty"`
 	// Optional. A relative path without `..`, up to 1,000 bytes: the directory that the program starts in, below the profile's
 	// directory.
 	Dir string `protobuf:"bytes,10,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Optional. How long the start may take, 1 s to 1 h. Absent: as the profile says, or else 60 s.
+	// Optional. How long the start may take, 1 s to 1 h. If absent, the profile decides, or else it is 60 s.
 	Ttl *durationpb.Duration `protobuf:"bytes,11,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-	// another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
+	// Optional. If true, and if the member and its host are both lost, the coordinator orders the member again, under its name,
+	// from another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
 	Reschedule    bool `protobuf:"varint,12,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -445,7 +445,7 @@ type SpawnResponse struct {
 	Member *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	// The order.
 	Request *Request `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
-	// The message that holds the prompt. Empty: there is none.
+	// The message that holds the prompt. Empty if there is none.
 	PromptMessageId string `protobuf:"bytes,3,opt,name=prompt_message_id,json=promptMessageId,proto3" json:"prompt_message_id,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -507,9 +507,9 @@ type ListHostsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply. Empty means the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -571,7 +571,7 @@ type ListHostsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order in which they first joined.
 	Hosts []*Host `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -821,7 +821,7 @@ type RefuseOrderRequest struct {
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Required. Why: a sentence on one line, optionally followed by the last lines that the program wrote. Up to 64 KiB.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. True: another host may be able to start it, for example because this one is full.
+	// Optional. If true, another host may be able to start it, for example because this one is full.
 	TryAnotherHost bool `protobuf:"varint,3,opt,name=try_another_host,json=tryAnotherHost,proto3" json:"try_another_host,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -929,7 +929,7 @@ type ReportExitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The order that the member was started for.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. How it ended. Absent: unknown.
+	// Optional. How it ended. Absent means unknown.
 	Exit          *ExitReport `protobuf:"bytes,2,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -982,7 +982,7 @@ func (x *ReportExitRequest) GetExit() *ExitReport {
 // The reply of HostService.ReportExit.
 type ReportExitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent: the
+	// How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent if the
 	// member's current life was started by an order or join token that is newer than this order, or no life has begun.
 	Exit          *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields

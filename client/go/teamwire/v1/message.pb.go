@@ -716,7 +716,8 @@ type ShutdownRequest struct {
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Optional. Why; up to 64 KiB.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `shutdown_deadline`).
+	// Optional. How long until the request expires, 1 s to 30 days. Absent means 10 min (the coordinator's
+	// `shutdown_deadline`).
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -846,7 +847,7 @@ type PlanApprovalRequest struct {
 	Plan string `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Optional. One line, up to 200 characters.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h (the coordinator's `plan_deadline`).
+	// Optional. How long until the request expires, 1 s to 30 days. Absent means 24 h (the coordinator's `plan_deadline`).
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -994,7 +995,8 @@ type PermissionRequest struct {
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `permission_deadline`).
+	// Optional. How long until the request expires, 1 s to 30 days. Absent means 10 min (the coordinator's
+	// `permission_deadline`).
 	Ttl           *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1209,19 +1211,19 @@ type SpawnTerms struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The host's profile, which says which program runs, and how.
 	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// The host that the caller asked for. Empty: the coordinator chooses one.
+	// The host that the caller asked for. If empty, the coordinator chooses one.
 	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
-	// The labels that a host must have. Empty: none.
+	// The labels that a host must have. Empty means none.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// True: the member must have a plan approved before it may work on tasks.
+	// If true, the member must have a plan approved before it may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,4,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
 	// Whether the member's runner restarts its program.
 	Restart RestartPolicy `protobuf:"varint,5,opt,name=restart,proto3,enum=teamwire.v1.RestartPolicy" json:"restart,omitempty"`
-	// The directory that the program starts in, below the profile's directory. Empty: the profile's directory itself.
+	// The directory that the program starts in, below the profile's directory. Empty means the profile's directory itself.
 	Dir string `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Set by the coordinator. The hosts that could not take the order; the first to refuse comes first.
 	RefusedBy []string `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
-	// True: if the member is lost together with its host, the coordinator orders it again from another host.
+	// If true, and if the member is lost together with its host, the coordinator orders it again from another host.
 	Reschedule    bool `protobuf:"varint,8,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1410,7 +1412,7 @@ type Notice struct {
 	Count uint32 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
 	// Set by the coordinator. When the first of these events happened.
 	FirstAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
-	// Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
+	// Set by the coordinator. If true, the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
 	// important if the process failed, or if permission requests to the member now go to the lead.
 	Important bool `protobuf:"varint,12,opt,name=important,proto3" json:"important,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_DIGEST. The gathered notices, oldest first, no two of the same kind about the same
@@ -1532,13 +1534,13 @@ type ExitReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. The exit code, 0 to 255. Absent when a signal ended the process or nothing is known.
 	Code *int32 `protobuf:"varint,1,opt,name=code,proto3,oneof" json:"code,omitempty"`
-	// Optional. The number of the signal that ended the process. Zero: none.
+	// Optional. The number of the signal that ended the process. Zero means none.
 	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Optional. How long the process ran. Absent: not known.
+	// Optional. How long the process ran. Absent means not known.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Optional. One line, up to 200 characters: why it ended, as text for people.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none.
+	// Set by the coordinator. The shutdown request that the member had approved. Empty if it had approved none.
 	ApprovedRequestId string `protobuf:"bytes,5,opt,name=approved_request_id,json=approvedRequestId,proto3" json:"approved_request_id,omitempty"`
 	// Optional. What the runner did to end the program itself; what it did to end the program's descendants does not count.
 	RunnerAction  RunnerAction `protobuf:"varint,6,opt,name=runner_action,json=runnerAction,proto3,enum=teamwire.v1.RunnerAction" json:"runner_action,omitempty"`
@@ -1625,7 +1627,7 @@ type Attachment struct {
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	// Optional. Its media type, such as `text/plain`; up to 255 characters.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// Optional. Its size in bytes. Zero: not known.
+	// Optional. Its size in bytes. Zero means not known.
 	SizeBytes uint64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	// Optional. Its SHA-256 as 64 lower-case hexadecimal digits.
 	Sha256        string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
@@ -1766,15 +1768,16 @@ type Message struct {
 	RequestExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=request_expires_at,json=requestExpiresAt,proto3" json:"request_expires_at,omitempty"`
 	// Set by the coordinator on a shutdown request. Which life of the member must shut down; see Member.incarnation.
 	TargetIncarnation uint64 `protobuf:"varint,8,opt,name=target_incarnation,json=targetIncarnation,proto3" json:"target_incarnation,omitempty"`
-	// Set by the sender. The message that this one answers. Empty: none.
+	// Set by the sender. The message that this one answers. Empty means none.
 	InReplyTo string `protobuf:"bytes,9,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
 	// Set by the sender.
 	Attachments []*Attachment `protobuf:"bytes,10,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	// Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
-	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call had no such key, or its value had
-	// another form; always empty in a notice. The recipient may continue the trace.
+	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty if the call had no such key, or its value
+	// had another form; always empty in a notice. The recipient may continue the trace.
 	TraceParent string `protobuf:"bytes,11,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
-	// Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply.
+	// Set by the coordinator. If true, this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects
+	// no reply.
 	Prompt bool `protobuf:"varint,12,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// What the message says.
 	//
@@ -2089,7 +2092,7 @@ type SendRequest struct {
 	// Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
 	// sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
 	// first reply again, with `replayed` set. With another payload, it fails with IDEMPOTENCY_KEY_REUSED. Each caller in each
-	// team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
+	// team has its own keys, and the coordinator keeps them for 24 hours or more. Empty means no de-duplication.
 	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. The id of a message that this one answers. That message need not be in the history any longer.
 	InReplyTo string `protobuf:"bytes,3,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
@@ -2417,16 +2420,16 @@ type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session is a reconnect if the session that
 	// it replaces had the same instance_id. The lead gets no notice of a reconnect. A message that both sessions delivered counts
-	// as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: each session
-	// counts as a new process.
+	// as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. If empty, each
+	// session counts as a new process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
-	// default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this
-	// bound or unacked_bytes_max.
+	// Optional. How many messages may be unacknowledged at a time. Zero means the coordinator's `limits.unacked_messages_max`,
+	// by default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds
+	// this bound or unacked_bytes_max.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
-	// Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`,
-	// by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this bound by itself is delivered when
-	// no other message is unacknowledged.
+	// Optional. How many bytes of messages may be unacknowledged at a time. Zero means the coordinator's
+	// `limits.unacked_bytes_max`, by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this
+	// bound by itself is delivered when no other message is unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
 	// Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
 	// them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
@@ -2836,7 +2839,7 @@ type SessionClosing struct {
 	Reason CloseReason `protobuf:"varint,1,opt,name=reason,proto3,enum=teamwire.v1.CloseReason" json:"reason,omitempty"`
 	// One sentence for people.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily.
+	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty if the member is leaving voluntarily.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2896,7 +2899,7 @@ func (x *SessionClosing) GetRequestId() string {
 // The request of MessageService.Ack.
 type AckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the session that delivered the messages. Empty: the member acknowledges outside any session, as
+	// The id of the session that delivered the messages. Empty if the member acknowledges outside any session, as
 	// the command line does.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Required. 1 to 1,000 ids of messages.
@@ -3114,9 +3117,9 @@ type Receipt struct {
 	State ReceiptState `protobuf:"varint,2,opt,name=state,proto3,enum=teamwire.v1.ReceiptState" json:"state,omitempty"`
 	// When it was put into the inbox.
 	QueuedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=queued_at,json=queuedAt,proto3" json:"queued_at,omitempty"`
-	// When it was last delivered. Absent: never, or no longer known.
+	// When it was last delivered. Absent means never, or no longer known.
 	DeliveredAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=delivered_at,json=deliveredAt,proto3" json:"delivered_at,omitempty"`
-	// When it was acknowledged or dead-lettered. Absent: not yet.
+	// When it was acknowledged or dead-lettered. Absent means not yet.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// How many sessions have delivered it or may have delivered it.
 	DeliveryCount uint32 `protobuf:"varint,6,opt,name=delivery_count,json=deliveryCount,proto3" json:"delivery_count,omitempty"`
@@ -3217,13 +3220,13 @@ func (x *Receipt) GetSequence() uint64 {
 // The request of MessageService.ListInbox.
 type ListInboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How many messages at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+	// Optional. How many messages at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply. Empty means the first page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,3,opt,name=team,proto3" json:"team,omitempty"`
-	// Whose inbox; see DirectMessage.recipient. Empty: the caller's own.
+	// Whose inbox; see DirectMessage.recipient. Empty means the caller's own.
 	Member        string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3294,7 +3297,7 @@ type ListInboxResponse struct {
 	Deliveries []*Delivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
 	// The total number of unprocessed messages.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

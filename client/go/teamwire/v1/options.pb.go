@@ -309,11 +309,11 @@ type CallPolicy struct {
 	Audience []Audience `protobuf:"varint,1,rep,packed,name=audience,proto3,enum=teamwire.v1.Audience" json:"audience,omitempty"`
 	// What the audit log keeps of it.
 	Audit AuditClass `protobuf:"varint,2,opt,name=audit,proto3,enum=teamwire.v1.AuditClass" json:"audit,omitempty"`
-	// The field of the request that names the team, for the audit log. Empty: the caller's team.
+	// The field of the request that names the team, for the audit log. Empty means the caller's team.
 	AuditedTeam string `protobuf:"bytes,3,opt,name=audited_team,json=auditedTeam,proto3" json:"audited_team,omitempty"`
-	// The field of the request that names what the call changes within the team, for the audit log. Empty: no field does.
+	// The field of the request that names what the call changes within the team, for the audit log. Empty if no field does.
 	AuditedObject string `protobuf:"bytes,4,opt,name=audited_object,json=auditedObject,proto3" json:"audited_object,omitempty"`
-	// True: the call itself renews the caller's lease, or ends its life. False: a successful call counts as a heartbeat.
+	// If true, the call itself renews the caller's lease, or ends its life. If false, a successful call counts as a heartbeat.
 	SettlesLease  bool `protobuf:"varint,5,opt,name=settles_lease,json=settlesLease,proto3" json:"settles_lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -391,9 +391,9 @@ type ReasonPolicy struct {
 	Code StatusCode `protobuf:"varint,1,opt,name=code,proto3,enum=teamwire.v1.StatusCode" json:"code,omitempty"`
 	// Whether the same call may succeed later.
 	Retry Retry `protobuf:"varint,2,opt,name=retry,proto3,enum=teamwire.v1.Retry" json:"retry,omitempty"`
-	// True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed.
+	// If true, the call may have changed something (with DURABILITY_NOT_REACHED, it has). If false, nothing was changed.
 	OutcomeUnknown bool `protobuf:"varint,3,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
-	// True: the client reopens a stream that ends for this reason, even if `retry` says that it does not repeat calls
+	// If true, the client reopens a stream that ends for this reason, even if `retry` says that it does not repeat calls
 	// automatically.
 	StreamReopens bool `protobuf:"varint,4,opt,name=stream_reopens,json=streamReopens,proto3" json:"stream_reopens,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -461,8 +461,8 @@ func (x *ReasonPolicy) GetStreamReopens() bool {
 // Whether notices of one kind are important, and which of these notices replace each other.
 type NoticePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
-	// event, such as a crash.
+	// If true, every notice of this kind is important. If false, a notice of this kind is important only if it reports an
+	// important event, such as a crash.
 	Important bool `protobuf:"varint,1,opt,name=important,proto3" json:"important,omitempty"`
 	// The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
 	// the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
@@ -574,7 +574,7 @@ func (x *RequestPolicy) GetMessage() string {
 // gives its default and its maximum. A client adds the wait to the deadline of each attempt.
 type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the call waits if the request leaves the field out. Absent: such a call does not wait.
+	// How long the call waits if the request leaves the field out. If absent, such a call does not wait.
 	Default *durationpb.Duration `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
 	// The longest time that the call waits; larger values in the request are treated as this.
 	Max           *durationpb.Duration `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`
@@ -636,11 +636,11 @@ type KindPolicy struct {
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// Its recipient, as error messages put it.
 	GoesTo string `protobuf:"bytes,3,opt,name=goes_to,json=goesTo,proto3" json:"goes_to,omitempty"`
-	// The kind that answers it. Empty: it expects no answer.
+	// The kind that answers it. Empty if it expects no answer.
 	AnsweredBy string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
-	// True: the sender may leave the recipient out.
+	// If true, the sender may leave the recipient out.
 	RecipientIsOptional bool `protobuf:"varint,5,opt,name=recipient_is_optional,json=recipientIsOptional,proto3" json:"recipient_is_optional,omitempty"`
-	// True: a recipient may reply to it with a message. False: it wants no reply, or a decision.
+	// If true, a recipient may reply to it with a message. If false, it wants no reply, or a decision.
 	InvitesReply  bool `protobuf:"varint,6,opt,name=invites_reply,json=invitesReply,proto3" json:"invites_reply,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -240,15 +240,15 @@ type Request struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it expires if still pending.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// When it left the pending state. Absent: it is still pending.
+	// When it left the pending state. Absent if it is still pending.
 	DecidedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
-	// Who answered. Absent: it has no answer.
+	// Who answered. Absent if it has no answer.
 	DecidedBy *Sender `protobuf:"bytes,12,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
 	// The reason or feedback of the answer.
 	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Set with REQUEST_STATE_CANCELLED.
 	CancelCause CancelCause `protobuf:"varint,14,opt,name=cancel_cause,json=cancelCause,proto3,enum=teamwire.v1.CancelCause" json:"cancel_cause,omitempty"`
-	// The message that carried the answer. Empty: it has no answer.
+	// The message that carried the answer. Empty if it has no answer.
 	AnswerMessageId string `protobuf:"bytes,15,opt,name=answer_message_id,json=answerMessageId,proto3" json:"answer_message_id,omitempty"`
 	// With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start, or because the
 	// original approver has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order. With
@@ -256,7 +256,7 @@ type Request struct {
 	Approver string `protobuf:"bytes,16,opt,name=approver,proto3" json:"approver,omitempty"`
 	// Set with REQUEST_KIND_PERMISSION. What the member wants to use.
 	Tool string `protobuf:"bytes,17,opt,name=tool,proto3" json:"tool,omitempty"`
-	// The summary of a plan or of a permission request. Empty: none was given.
+	// The summary of a plan or of a permission request. Empty if none was given.
 	Summary string `protobuf:"bytes,18,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Set with REQUEST_KIND_SPAWN. What was ordered.
 	Spawn         *SpawnTerms `protobuf:"bytes,19,opt,name=spawn,proto3" json:"spawn,omitempty"`
@@ -539,9 +539,9 @@ type ListRequestsRequest struct {
 	State RequestState `protobuf:"varint,3,opt,name=state,proto3,enum=teamwire.v1.RequestState" json:"state,omitempty"`
 	// Optional. Only those that concern this member.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -624,7 +624,7 @@ type ListRequestsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The newest first.
 	Requests []*Request `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -681,7 +681,7 @@ type WaitForDecisionRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Required.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. How long to wait, up to 60 s. Absent: 30 s. Larger values are treated as 60 s. Call again to wait longer.
+	// Optional. How long to wait, up to 60 s. Absent means 30 s. Larger values are treated as 60 s. Call again to wait longer.
 	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

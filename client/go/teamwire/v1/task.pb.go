@@ -101,11 +101,11 @@ type Task struct {
 	// Its status.
 	Status TaskStatus `protobuf:"varint,5,opt,name=status,proto3,enum=teamwire.v1.TaskStatus" json:"status,omitempty"`
 	// Pending: the member that it is assigned to. In progress: the member that has claimed it. Completed: the member that
-	// completed it or, if the lead or the operator completed it, the member that owned it then. Empty: no member.
+	// completed it or, if the lead or the operator completed it, the member that owned it then. Empty means no member.
 	Owner string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The tasks that must be completed first, in the order of their ids; completed ones stay listed.
 	BlockedBy []uint64 `protobuf:"varint,7,rep,packed,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
-	// The tasks in `blocked_by` that are not completed yet. Empty: nothing blocks it.
+	// The tasks in `blocked_by` that are not completed yet. Empty if nothing blocks it.
 	WaitingFor []uint64 `protobuf:"varint,8,rep,packed,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	// The tasks that wait, or have waited, for this one.
 	Blocks []uint64 `protobuf:"varint,9,rep,packed,name=blocks,proto3" json:"blocks,omitempty"`
@@ -130,7 +130,7 @@ type Task struct {
 	// Why it last returned to the board, as text for people: its owner's reason, or what happened to the owner or the claim. May
 	// be empty.
 	ReleasedBecause string `protobuf:"bytes,19,opt,name=released_because,json=releasedBecause,proto3" json:"released_because,omitempty"`
-	// When it last returned to the board. Absent: it never did.
+	// When it last returned to the board. Absent if it never did.
 	ReleasedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
 	// Set while a detached life has claimed it. When the claim expires.
 	ClaimExpiresAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=claim_expires_at,json=claimExpiresAt,proto3" json:"claim_expires_at,omitempty"`
@@ -598,11 +598,11 @@ type ListTasksRequest struct {
 	Status TaskStatus `protobuf:"varint,2,opt,name=status,proto3,enum=teamwire.v1.TaskStatus" json:"status,omitempty"`
 	// Optional. Only tasks of this owner; see DirectMessage.recipient.
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Optional. True: only tasks that ClaimNextTask could return to a member: pending and unblocked.
+	// Optional. If true, only tasks that ClaimNextTask could return to a member: pending and unblocked.
 	ReadyOnly bool `protobuf:"varint,4,opt,name=ready_only,json=readyOnly,proto3" json:"ready_only,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -685,7 +685,7 @@ type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their ids.
 	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -843,7 +843,7 @@ type UpdateTaskRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Required.
 	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Optional. The call fails with TASK_CHANGED unless the task has this version. Zero: any version.
+	// Optional. The call fails with TASK_CHANGED unless the task has this version. Zero means any version.
 	ExpectedVersion uint64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// See CreateTaskRequest.subject.
 	Subject *string `protobuf:"bytes,4,opt,name=subject,proto3,oneof" json:"subject,omitempty"`
@@ -851,7 +851,7 @@ type UpdateTaskRequest struct {
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// See CreateTaskRequest.active_form.
 	ActiveForm *string `protobuf:"bytes,6,opt,name=active_form,json=activeForm,proto3,oneof" json:"active_form,omitempty"`
-	// The member to assign it to. It gets a notice, unless it is the caller. Empty: no member.
+	// The member to assign it to. It gets a notice, unless it is the caller. Empty means no member.
 	Owner *string `protobuf:"bytes,7,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
 	// Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress.
 	AddBlockedBy []uint64 `protobuf:"varint,8,rep,packed,name=add_blocked_by,json=addBlockedBy,proto3" json:"add_blocked_by,omitempty"`
@@ -1179,7 +1179,7 @@ type ClaimNextTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See ClaimTaskRequest.idempotency_key.
 	IdempotencyKey string `protobuf:"bytes,1,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent: not at all.
+	// Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent means not at all.
 	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1232,7 +1232,7 @@ func (x *ClaimNextTaskRequest) GetWait() *durationpb.Duration {
 // The reply of TaskService.ClaimNextTask.
 type ClaimNextTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The claim. Absent: no task is available now.
+	// The claim. Absent if no task is available now.
 	Claim         *Claim `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

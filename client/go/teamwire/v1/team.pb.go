@@ -735,11 +735,11 @@ type Member struct {
 	Attributes *MemberAttributes `protobuf:"bytes,7,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	// Set with MEMBER_STATE_EXITED. How its process ended.
 	Exit *ExitReport `protobuf:"bytes,8,opt,name=exit,proto3" json:"exit,omitempty"`
-	// The summary of its last Heartbeat. Empty: none.
+	// The summary of its last Heartbeat. Empty means none.
 	LastSummary string `protobuf:"bytes,9,opt,name=last_summary,json=lastSummary,proto3" json:"last_summary,omitempty"`
-	// The shutdown request that is pending for it. Empty: none.
+	// The shutdown request that is pending for it. Empty means none.
 	PendingShutdown string `protobuf:"bytes,10,opt,name=pending_shutdown,json=pendingShutdown,proto3" json:"pending_shutdown,omitempty"`
-	// Its own plan that awaits an answer. Empty: none.
+	// Its own plan that awaits an answer. Empty means none.
 	PendingPlan string `protobuf:"bytes,11,opt,name=pending_plan,json=pendingPlan,proto3" json:"pending_plan,omitempty"`
 	// True when it must have a plan approved before it may work on tasks, and no plan has been approved yet.
 	PlanRequired bool `protobuf:"varint,12,opt,name=plan_required,json=planRequired,proto3" json:"plan_required,omitempty"`
@@ -747,9 +747,9 @@ type Member struct {
 	InboxDepth uint64 `protobuf:"varint,13,opt,name=inbox_depth,json=inboxDepth,proto3" json:"inbox_depth,omitempty"`
 	// True while a session is open.
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
-	// The remaining time of its lease. Zero: the lease has run out. A detached life with no time left is away.
+	// The remaining time of its lease. Zero if the lease has run out. A detached life with no time left is away.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
-	// True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
+	// If true, its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
 	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	// Whether a process keeps this life going.
 	Liveness Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
@@ -757,18 +757,18 @@ type Member struct {
 	NoticeLevel NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
 	// Its own permission requests that await an answer, oldest first. Up to 16, by default.
 	PendingPermissions []string `protobuf:"bytes,21,rep,name=pending_permissions,json=pendingPermissions,proto3" json:"pending_permissions,omitempty"`
-	// What its program has used in this life. Absent: nothing was reported.
+	// What its program has used in this life. Absent if nothing was reported.
 	Usage *Usage `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"`
-	// What its programs have used in all of its lives. Absent: nothing was reported.
+	// What its programs have used in all of its lives. Absent if nothing was reported.
 	TotalUsage *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
-	// The host that started it, or is to start it. Empty: it was not ordered from a host.
+	// The host that started it, or is to start it. Empty if it was not ordered from a host.
 	SpawnedOn string `protobuf:"bytes,24,opt,name=spawned_on,json=spawnedOn,proto3" json:"spawned_on,omitempty"`
-	// With MEMBER_STATE_SPAWNING: the pending order. Empty: none.
+	// With MEMBER_STATE_SPAWNING: the pending order. Empty means none.
 	PendingOrder string `protobuf:"bytes,25,opt,name=pending_order,json=pendingOrder,proto3" json:"pending_order,omitempty"`
-	// The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
-	// nothing was reported.
+	// The turns of its program that have failed in a row, in a life that has not ended. Absent if the latest turn has not
+	// failed, or nothing was reported.
 	FailedTurns *FailedTurns `protobuf:"bytes,26,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
-	// What its program is and does, in a life that has not ended. Absent: nothing was reported.
+	// What its program is and does, in a life that has not ended. Absent if nothing was reported.
 	Program       *Program `protobuf:"bytes,27,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -992,7 +992,7 @@ type MemberAttributes struct {
 	Color string `protobuf:"bytes,4,opt,name=color,proto3" json:"color,omitempty"`
 	// Optional. Up to 32 pairs; keys up to 63 characters, values up to 255.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. True: it must have a plan approved before it may work on tasks. An invitation may also require it.
+	// Optional. If true, it must have a plan approved before it may work on tasks. An invitation may also require it.
 	PlanModeRequired bool `protobuf:"varint,6,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1077,8 +1077,8 @@ type CreateTeamRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Up to 1,000 characters.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator`, `coordinator` and `team-lead` are
-	// reserved.
+	// Optional. The lead's name; same syntax as `name`. Empty means `lead`. The names `operator`, `coordinator` and `team-lead`
+	// are reserved.
 	LeadName string `protobuf:"bytes,3,opt,name=lead_name,json=leadName,proto3" json:"lead_name,omitempty"`
 	// Optional. The lead's attributes.
 	LeadAttributes *MemberAttributes `protobuf:"bytes,4,opt,name=lead_attributes,json=leadAttributes,proto3" json:"lead_attributes,omitempty"`
@@ -1321,9 +1321,9 @@ func (x *GetTeamResponse) GetTeam() *Team {
 // The request of TeamService.ListTeams.
 type ListTeamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply. Empty means the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1378,7 +1378,7 @@ type ListTeamsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their names.
 	Teams []*Team `protobuf:"bytes,1,rep,name=teams,proto3" json:"teams,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1516,15 +1516,15 @@ type InviteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. The one name that the token may be used for. Empty: any free name.
+	// Optional. The one name that the token may be used for. Empty means any free name.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How many joins the token is valid for, 1 to 1,000. Zero: 1.
+	// Optional. How many joins the token is valid for, 1 to 1,000. Zero means 1.
 	UsesMax uint32 `protobuf:"varint,3,opt,name=uses_max,json=usesMax,proto3" json:"uses_max,omitempty"`
-	// Optional. How long the token is valid, 1 s to 30 days. Absent: 15 min.
+	// Optional. How long the token is valid, 1 s to 30 days. Absent means 15 min.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
+	// Optional. If true, members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
-	// Optional. True: the token is for hosts (ROLE_HOST), not for teammates.
+	// Optional. If true, the token is for hosts (ROLE_HOST), not for teammates.
 	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1674,7 +1674,7 @@ type CreateObserverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How long the credential is valid, 1 s to 365 days. Absent: 24 h.
+	// Optional. How long the credential is valid, 1 s to 365 days. Absent means 24 h.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1796,9 +1796,9 @@ type JoinRequest struct {
 	// records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored with a join token, and if the previous life is already
 	// stopping or has ended.
 	PreviousExit *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
-	// Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
-	// and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
-	// token stays valid.
+	// Optional. If true, the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts
+	// (InviteRequest.host) and with a host's credential, and false with every other credential. Otherwise the call fails with
+	// INVALID_FIELD, and the token stays valid.
 	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1943,9 +1943,9 @@ func (x *JoinResponse) GetCredential() string {
 // The request of TeamService.Leave.
 type LeaveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How the process ended. Absent: unknown.
+	// Optional. How the process ended. Absent means unknown.
 	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
+	// Optional. If true, the caller's process is still running, and its runner will call Leave again, to report how the process
 	// ended. The member becomes `stopping`. Its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and an empty
 	// SessionClosing.request_id. `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
 	ExitFollows   bool `protobuf:"varint,2,opt,name=exit_follows,json=exitFollows,proto3" json:"exit_follows,omitempty"`
@@ -2039,9 +2039,9 @@ type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+	// Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	// Optional. The `next_page_token` of the previous reply. Empty means the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2105,7 +2105,7 @@ type DiagnoseRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Optional. Only findings about this member or host. Case-insensitive. If the team has none of this name, that is the finding.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How long something can take before it is a problem, 0 or more. Absent: 30 s.
+	// Optional. How long something can take before it is a problem, 0 or more. Absent means 30 s.
 	Patience      *durationpb.Duration `protobuf:"bytes,3,opt,name=patience,proto3" json:"patience,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2215,11 +2215,11 @@ type Finding struct {
 	Class FindingClass `protobuf:"varint,1,opt,name=class,proto3,enum=teamwire.v1.FindingClass" json:"class,omitempty"`
 	// Whether something must be done about it.
 	Severity Severity `protobuf:"varint,2,opt,name=severity,proto3,enum=teamwire.v1.Severity" json:"severity,omitempty"`
-	// The member or host that it is about. Empty: the team.
+	// The member or host that it is about. Empty means the team.
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
-	// The message that it is about. Empty: none.
+	// The message that it is about. Empty means none.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The pending request that it is about. Empty: none.
+	// The pending request that it is about. Empty means none.
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// What is wrong, and why. May quote what an agent wrote, with any characters.
 	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
@@ -2313,7 +2313,7 @@ type ListMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order in which they first joined.
 	Members []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
-	// For the next page. Empty: this is the last one.
+	// For the next page. Empty if this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2368,7 +2368,7 @@ type HeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. What the member is doing.
 	Activity Activity `protobuf:"varint,1,opt,name=activity,proto3,enum=teamwire.v1.Activity" json:"activity,omitempty"`
-	// Optional. One line, up to 200 characters: what it did last. Empty: no change.
+	// Optional. One line, up to 200 characters: what it did last. Empty means no change.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Optional. Set by a runner whose program has failed, if the member's life continues. The lead gets NOTICE_KIND_WORK_FAILED.
 	Failure       *WorkFailure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -2433,7 +2433,7 @@ type WorkFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required without `error`. How the program ended: by a signal, or with a code other than 0.
 	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Optional. The task that it was given. Zero: it was given messages.
+	// Optional. The task that it was given. Zero if it was given messages.
 	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Required if there is no task, unless the program was given only its runner's `--prompt`. The id of the first
 	// message that it was given. With neither a task nor a message, and `attempts` zero, the failure is about the program itself.
@@ -2792,7 +2792,7 @@ type SetNoticeLevelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// The member: see DirectMessage.recipient. Empty: the caller.
+	// The member: see DirectMessage.recipient. Empty means the caller.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
 	// Required: INVALID_FIELD when unspecified. The level.
 	Level         NoticeLevel `protobuf:"varint,3,opt,name=level,proto3,enum=teamwire.v1.NoticeLevel" json:"level,omitempty"`

@@ -28,7 +28,7 @@ type WatchTeamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. The `resume_token` of the last frame that the client has processed. Empty: begins with a snapshot.
+	// Optional. The `resume_token` of the last frame that the client has processed. If empty, begins with a snapshot.
 	ResumeToken   string `protobuf:"bytes,2,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -81,14 +81,14 @@ func (x *WatchTeamRequest) GetResumeToken() string {
 // One frame of WatchService.WatchTeam.
 type WatchTeamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True: a snapshot begins with this frame. The client forgets all items that it has.
+	// If true, a snapshot begins with this frame. The client forgets all items that it has.
 	Reset_ bool `protobuf:"varint,1,opt,name=reset,proto3" json:"reset,omitempty"`
 	// Items that are new or have changed. Each replaces the client's copy of that item. Up to 256 KiB of them, unless a single
 	// one is larger.
 	Items []*TeamItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	// The keys of items that are gone. Some may be the keys of items that the client never received.
 	Removed []*TeamItemKey `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
-	// True: the client has the current state of everything. False: more frames follow at once.
+	// If true, the client has the current state of everything. If false, more frames follow at once.
 	CaughtUp bool `protobuf:"varint,4,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"`
 	// Resumes the stream after this frame. Opaque, up to 250 characters; always set.
 	ResumeToken   string `protobuf:"bytes,5,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`

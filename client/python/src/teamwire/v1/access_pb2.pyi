@@ -125,7 +125,9 @@ class CreateSignInCodeResponse(google.protobuf.message.Message):
     code: builtins.str
     """The code. Only CreateSignInCode returns it."""
     console_address: builtins.str
-    """The address at which browsers on the coordinator's machine reach the console. Empty: this coordinator does not serve it."""
+    """The address at which browsers on the coordinator's machine reach the console. Empty if this coordinator does not serve
+    it.
+    """
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it expires."""
@@ -208,20 +210,20 @@ class Caller(google.protobuf.message.Message):
     kind: Global___CallerKind.ValueType
     """What it is. For a console credential: the kind of caller that it acts for."""
     member: builtins.str
-    """Its name. Empty: it is neither a member nor a host."""
+    """Its name. Empty if it is neither a member nor a host."""
     is_lead: builtins.bool
     """Whether it leads the team."""
     team: builtins.str
-    """Its team. Empty: it is the operator."""
+    """Its team. Empty if it is the operator."""
     read_only: builtins.bool
     """Whether it can only read."""
     server_version: builtins.str
     """The coordinator's version."""
     credential_id: builtins.str
-    """The id of its credential, as in Credential.id. Empty: its credential has none."""
+    """The id of its credential, as in Credential.id. Empty if its credential has none."""
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When its credential expires. Absent: the credential has no expiry time."""
+        """When its credential expires. Absent if the credential has no expiry time."""
 
     def __init__(
         self,
@@ -299,11 +301,11 @@ class Credential(google.protobuf.message.Message):
     acts_for: Global___CallerKind.ValueType
     """The kind of caller that it acts for. Unspecified: it is a join token, which acts for no one."""
     member: builtins.str
-    """The member or host that it acts for, or the name that a join token is bound to. Empty: none."""
+    """The member or host that it acts for, or the name that a join token is bound to. Empty means none."""
     read_only: builtins.bool
     """Whether it can only read."""
     uses_left: builtins.int
-    """How many members or hosts can still join with it. Zero: it is not a join token."""
+    """How many members or hosts can still join with it. Zero if it is not a join token."""
     is_calling: builtins.bool
     """Whether this credential made the call that lists it."""
     @property
@@ -312,17 +314,17 @@ class Credential(google.protobuf.message.Message):
 
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it expires. Absent: it ends with the life of its member or host."""
+        """When it expires. Absent if it ends with the life of its member or host."""
 
     @property
     def last_used_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When a call last used it, give or take a minute. Absent: no call has used it. If it is a member's or a host's credential, an
-        open stream is a use, too.
+        """When a call last used it, give or take a minute. Absent if no call has used it. If it is a member's or a host's
+        credential, an open stream is a use, too.
         """
 
     @property
     def created_by(self) -> teamwire.v1.message_pb2.Sender:
-        """Who created it. Absent: an observer created it, or it is the credential of a member or a host."""
+        """Who created it. Absent if an observer created it, or it is the credential of a member or a host."""
 
     def __init__(
         self,
@@ -356,11 +358,11 @@ class ListCredentialsRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team. The operator may leave it empty."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. Any page may end early if the
-    team has very many credentials that are no longer valid.
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB. Any page may end early
+    if the team has very many credentials that are no longer valid.
     """
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply. Empty means the first page."""
     def __init__(
         self,
         *,
@@ -381,7 +383,7 @@ class ListCredentialsResponse(google.protobuf.message.Message):
     CREDENTIALS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def credentials(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Credential]:
         """Console credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group

@@ -101,18 +101,18 @@ class Program(google.protobuf.message.Message):
     TOOL_SINCE_FIELD_NUMBER: builtins.int
     TROUBLE_FIELD_NUMBER: builtins.int
     version: builtins.str
-    """Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty: unknown."""
+    """Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty means unknown."""
     tool: builtins.str
-    """The tool call that is running, as one line of up to 500 characters. Empty: none."""
+    """The tool call that is running, as one line of up to 500 characters. Empty means none."""
     trouble: builtins.str
-    """What keeps it from its work although it runs, as one line of up to 500 characters. Empty: nothing that is known."""
+    """What keeps it from its work although it runs, as one line of up to 500 characters. Empty means nothing that is known."""
     @property
     def turn_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When its current turn began, by the clock of the store. Absent: it is in no turn."""
+        """When its current turn began, by the clock of the store. Absent if it is in no turn."""
 
     @property
     def tool_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When that tool call began, by the clock of the store. Absent: none is running."""
+        """When that tool call began, by the clock of the store. Absent if none is running."""
 
     def __init__(
         self,
@@ -142,12 +142,12 @@ class ReportedProgram(google.protobuf.message.Message):
     version: builtins.str
     """Optional. Its name and version. The coordinator keeps the first 100 characters."""
     tool: builtins.str
-    """Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty: none."""
+    """Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty means none."""
     trouble: builtins.str
-    """Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty: nothing."""
+    """Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty means nothing."""
     @property
     def turn_age(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long its current turn has lasted. Absent: it is in no turn."""
+        """Optional. How long its current turn has lasted. Absent if it is in no turn."""
 
     @property
     def tool_age(self) -> google.protobuf.duration_pb2.Duration:
@@ -212,7 +212,7 @@ class ReportedLine(google.protobuf.message.Message):
     """Required. What the program did. The coordinator keeps the first 500 characters."""
     @property
     def age(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. The time from the event to this call. Absent: it has just happened."""
+        """Optional. The time from the event to this call. Absent if it has just happened."""
 
     def __init__(
         self,
@@ -247,16 +247,16 @@ class ReportActivityRequest(google.protobuf.message.Message):
     @property
     def usage(self) -> Global___Usage:
         """Optional. What the program has used since this life began. A counter that is lower than in an earlier report changes
-        nothing. Absent: no change.
+        nothing. Absent means no change.
         """
 
     @property
     def failed_turns(self) -> Global___FailedTurns:
-        """Optional. Whether the program's turns are failing. Absent: no change."""
+        """Optional. Whether the program's turns are failing. Absent means no change."""
 
     @property
     def program(self) -> Global___ReportedProgram:
-        """Optional. What the program is and does. Absent: no change."""
+        """Optional. What the program is and does. Absent means no change."""
 
     def __init__(
         self,
@@ -301,15 +301,15 @@ class ListActivityRequest(google.protobuf.message.Message):
     member: builtins.str
     """Required. The member: see DirectMessage.recipient."""
     after_sequence: builtins.int
-    """Optional. Only lines with a higher sequence. Zero: from the oldest that is kept."""
+    """Optional. Only lines with a higher sequence. Zero means from the oldest that is kept."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page."""
     @property
     def wait(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long to wait for a line if there is none yet, up to 60 s; larger values are treated as 60 s. Absent: not
-        at all.
+        """Optional. How long to wait for a line if there is none yet, up to 60 s; larger values are treated as 60 s. Absent means
+        not at all.
         """
 
     def __init__(
@@ -339,7 +339,7 @@ class ListActivityResponse(google.protobuf.message.Message):
     last_sequence: builtins.int
     """The highest sequence that this page covers, for ListActivityRequest.after_sequence."""
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def lines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ActivityLine]:
         """The oldest first. The coordinator keeps the last 200 of each member, so sequences may be missing at the beginning."""

@@ -79,18 +79,20 @@ class AuditCaller(google.protobuf.message.Message):
     kind: Global___AuditCallerKind.ValueType
     """What it is. For a code or a console credential: the kind of caller that it acts for."""
     member: builtins.str
-    """The name of the member or host. Empty: it is neither."""
+    """The name of the member or host. Empty if it is neither."""
     incarnation: builtins.int
-    """Which life of the member called, if it was the current one. Zero: an earlier life called, or the caller is not a member."""
+    """Which life of the member called, if it was the current one. Zero if an earlier life called, or the caller is not a
+    member.
+    """
     is_lead: builtins.bool
     """Whether the member led the team."""
     credential_id: builtins.str
     """The id of the join token, observer's credential or console credential that the caller used, as in Credential.id. For a
-    code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
+    code: the id of the console credential for which it was exchanged. Empty if the caller used another credential, or none.
     """
     claim: builtins.str
-    """With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty: the credential was
-    malformed or missing, or the caller is not a stranger.
+    """With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty if the credential
+    was malformed or missing, or the caller is not a stranger.
     """
     def __init__(
         self,
@@ -124,7 +126,7 @@ class AuditCheckpoint(google.protobuf.message.Message):
     entries: builtins.int
     """How many entries were removed."""
     because_full: builtins.bool
-    """True: the chain had reached its bound in bytes. False: the entries were older than the retention."""
+    """If true, the chain had reached its bound in bytes. If false, the entries were older than the retention."""
     @property
     def through_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the last of them was written."""
@@ -162,21 +164,22 @@ class AuditEntry(google.protobuf.message.Message):
     CHECKPOINT_FIELD_NUMBER: builtins.int
     address: builtins.str
     """The address and the port from which the call came, or `unix` if it came over the coordinator's Unix socket; for several
-    calls, those of the first one. Empty: the entry is not about a call, or is about calls by several callers.
+    calls, those of the first one. Empty if the entry is not about a call, or is about calls by several callers.
     """
     method: builtins.str
     """The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
     entry is about different calls, or not about a call.
     """
     team: builtins.str
-    """The team that the call was about. Empty: none, or the caller named none."""
+    """The team that the call was about. Empty means none, or the caller named none."""
     object: builtins.str
     """What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
-    Empty: there was no object, or the text that the caller gave was not a name.
+    Empty if there was no object, or the text that the caller gave was not a name.
     """
     outcome: builtins.str
     """`OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. With
-    `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty: several outcomes.
+    `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty means several
+    outcomes.
     """
     calls: builtins.int
     """How many calls the entry is about."""
@@ -190,11 +193,11 @@ class AuditEntry(google.protobuf.message.Message):
 
     @property
     def caller(self) -> Global___AuditCaller:
-        """Who called. Absent: the entry is not about a call."""
+        """Who called. Absent if the entry is not about a call."""
 
     @property
     def last_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When the last of them ended. Absent: there was only one call."""
+        """When the last of them ended. Absent if there was only one call."""
 
     @property
     def checkpoint(self) -> Global___AuditCheckpoint:
@@ -241,7 +244,7 @@ class AuditRecord(google.protobuf.message.Message):
     """The stored hash. Empty unless the request asks for proofs."""
     @property
     def entry(self) -> Global___AuditEntry:
-        """The entry. Absent: it cannot be decoded."""
+        """The entry. Absent if it cannot be decoded."""
 
     def __init__(
         self,
@@ -277,7 +280,7 @@ class AuditChain(google.protobuf.message.Message):
     allowed to make.
     """
     team: builtins.str
-    """The team's name in lower case. Empty: the chain belongs to no team."""
+    """The team's name in lower case. Empty if the chain belongs to no team."""
     first_sequence: builtins.int
     """The sequence of the oldest entry that is left."""
     last_sequence: builtins.int
@@ -310,11 +313,11 @@ class ListAuditChainsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     team: builtins.str
-    """Optional. The team. Empty: all chains."""
+    """Optional. The team. Empty means all chains."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100."""
+    """Optional. How many at most, 1 to 1,000. Zero means 100."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply. Empty means the first page."""
     def __init__(
         self,
         *,
@@ -335,7 +338,7 @@ class ListAuditChainsResponse(google.protobuf.message.Message):
     CHAINS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def chains(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AuditChain]:
         """The chains."""
@@ -369,11 +372,11 @@ class ListAuditEntriesRequest(google.protobuf.message.Message):
     with_proofs: builtins.bool
     """Optional. Whether the reply includes what a verification of the chains needs: AuditRecord.encoded and AuditRecord.hash."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. It may also end early when the
-    coordinator has examined very many entries for it.
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB. It may also end early
+    when the coordinator has examined very many entries for it.
     """
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply. Empty means the first page."""
     @property
     def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Optional. Only entries about calls that ended at this time or later."""
@@ -402,7 +405,7 @@ class ListAuditEntriesResponse(google.protobuf.message.Message):
     RECORDS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def records(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AuditRecord]:
         """The entries."""

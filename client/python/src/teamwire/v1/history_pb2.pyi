@@ -138,14 +138,14 @@ class TeamEvent(google.protobuf.message.Message):
     kind: Global___TeamEventKind.ValueType
     """What happened."""
     member: builtins.str
-    """The member concerned. Empty: none."""
+    """The member concerned. Empty means none."""
     read_only: builtins.bool
     """Set when a person signed in. Whether that person may only read."""
     credential: teamwire.v1.access_pb2.CredentialKind.ValueType
     """Set when a credential was revoked. Its kind."""
     @property
     def actor(self) -> teamwire.v1.message_pb2.Sender:
-        """Who did it. Absent: an observer."""
+        """Who did it. Absent means an observer."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class MemberEvent(google.protobuf.message.Message):
     incarnation: builtins.int
     """The life that it concerns."""
     detail: builtins.str
-    """Why, as text for people. Empty: no detail."""
+    """Why, as text for people. Empty means no detail."""
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
         """Set when it exited. How its process ended."""
@@ -250,11 +250,11 @@ class TaskEvent(google.protobuf.message.Message):
     subject: builtins.str
     """Its subject at that time."""
     owner: builtins.str
-    """The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty: none."""
+    """The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty means none."""
     attempts: builtins.int
     """How many times the task had been claimed."""
     detail: builtins.str
-    """Why, as text for people. Empty: no detail."""
+    """Why, as text for people. Empty means no detail."""
     @property
     def actor(self) -> teamwire.v1.message_pb2.Sender:
         """Who did it."""
@@ -358,10 +358,11 @@ class HistoryFilter(google.protobuf.message.Message):
     messages_only: builtins.bool
     """Optional. Only messages."""
     include_receipts: builtins.bool
-    """Optional. True: messages come with their receipts."""
+    """Optional. If true, messages come with their receipts."""
     text: builtins.str
     """Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
-    the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty: all.
+    the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty
+    means all.
     """
     def __init__(
         self,
@@ -390,20 +391,20 @@ class ListHistoryRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     after_sequence: builtins.int
-    """Optional. Only entries with a higher sequence. Zero: from the oldest."""
+    """Optional. Only entries with a higher sequence. Zero means from the oldest."""
     newest: builtins.bool
-    """Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
+    """Optional. If true, the newest entries on the first page, and older ones on each further page. A page has its oldest
     entry first either way.
     """
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB, or when the coordinator has
-    examined many entries that do not match the filter.
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB, or when the coordinator
+    has examined many entries that do not match the filter.
     """
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page."""
     @property
     def filter(self) -> Global___HistoryFilter:
-        """Optional. Which entries. Absent: all."""
+        """Optional. Which entries. Absent means all."""
 
     def __init__(
         self,
@@ -434,7 +435,7 @@ class ListHistoryResponse(google.protobuf.message.Message):
     entry's sequence if the filter left out later entries.
     """
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___HistoryEntry]:
         """The oldest first."""
@@ -462,10 +463,10 @@ class FollowHistoryRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     after_sequence: builtins.int
-    """Optional. Starts after this sequence. Zero: from the oldest."""
+    """Optional. Starts after this sequence. Zero means from the oldest."""
     @property
     def filter(self) -> Global___HistoryFilter:
-        """Optional. Which entries. Absent: all."""
+        """Optional. Which entries. Absent means all."""
 
     def __init__(
         self,
@@ -493,7 +494,7 @@ class FollowHistoryResponse(google.protobuf.message.Message):
     """
     @property
     def entry(self) -> Global___HistoryEntry:
-        """The entry. Absent: the client has everything so far."""
+        """The entry. Absent if the client has everything so far."""
 
     def __init__(
         self,

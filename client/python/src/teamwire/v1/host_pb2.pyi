@@ -61,11 +61,11 @@ class Host(google.protobuf.message.Message):
 
     @property
     def lease_left(self) -> google.protobuf.duration_pb2.Duration:
-        """The remaining time of its lease. Zero: it has run out, and no order goes to this host."""
+        """The remaining time of its lease. Zero if it has run out, and no order goes to this host."""
 
     @property
     def offer(self) -> Global___HostOffer:
-        """What it offers. Absent: it has not declared an offer yet."""
+        """What it offers. Absent if it has not declared an offer yet."""
 
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
@@ -117,7 +117,7 @@ class HostOffer(google.protobuf.message.Message):
     SLOTS_FIELD_NUMBER: builtins.int
     PLATFORM_FIELD_NUMBER: builtins.int
     slots: builtins.int
-    """How many members it runs at a time, up to 1,000. Zero: it takes no orders."""
+    """How many members it runs at a time, up to 1,000. Zero if it takes no orders."""
     platform: builtins.str
     """Optional. Its platform, such as `linux/amd64` or `kubernetes`; one line, up to 100 characters."""
     @property
@@ -155,7 +155,7 @@ class HostProfile(google.protobuf.message.Message):
     """Optional. One line, up to 200 characters."""
     @property
     def start_deadline(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long a start may take, 1 s to 1 h. Absent: 60 s (the coordinator's `spawn_deadline`)."""
+        """Optional. How long a start may take, 1 s to 1 h. Absent means 60 s (the coordinator's `spawn_deadline`)."""
 
     def __init__(
         self,
@@ -214,11 +214,11 @@ class SpawnRequest(google.protobuf.message.Message):
     profile: builtins.str
     """Required. The profile to start it with; same syntax as HostProfile.name."""
     host: builtins.str
-    """Optional. The host to start it on. Empty: the coordinator chooses one."""
+    """Optional. The host to start it on. If empty, the coordinator chooses one."""
     prompt: builtins.str
-    """Optional. The member's instructions: its first message. Up to 64 KiB. Empty: it gets none."""
+    """Optional. The member's instructions: its first message. Up to 64 KiB. Empty if it gets none."""
     plan_mode_required: builtins.bool
-    """Optional. True: it must have a plan approved before it may work on tasks."""
+    """Optional. If true, it must have a plan approved before it may work on tasks."""
     restart: teamwire.v1.message_pb2.RestartPolicy.ValueType
     """Optional. Whether the member's runner restarts its program."""
     dir: builtins.str
@@ -226,8 +226,8 @@ class SpawnRequest(google.protobuf.message.Message):
     directory.
     """
     reschedule: builtins.bool
-    """Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-    another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
+    """Optional. If true, and if the member and its host are both lost, the coordinator orders the member again, under its name,
+    from another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
     """
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
@@ -235,7 +235,7 @@ class SpawnRequest(google.protobuf.message.Message):
 
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long the start may take, 1 s to 1 h. Absent: as the profile says, or else 60 s."""
+        """Optional. How long the start may take, 1 s to 1 h. If absent, the profile decides, or else it is 60 s."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class SpawnResponse(google.protobuf.message.Message):
     REQUEST_FIELD_NUMBER: builtins.int
     PROMPT_MESSAGE_ID_FIELD_NUMBER: builtins.int
     prompt_message_id: builtins.str
-    """The message that holds the prompt. Empty: there is none."""
+    """The message that holds the prompt. Empty if there is none."""
     @property
     def member(self) -> teamwire.v1.team_pb2.Member:
         """The new member, in MEMBER_STATE_SPAWNING."""
@@ -301,9 +301,9 @@ class ListHostsRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply. Empty means the first page."""
     def __init__(
         self,
         *,
@@ -324,7 +324,7 @@ class ListHostsResponse(google.protobuf.message.Message):
     HOSTS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def hosts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Host]:
         """In the order in which they first joined."""
@@ -438,7 +438,7 @@ class RefuseOrderRequest(google.protobuf.message.Message):
     reason: builtins.str
     """Required. Why: a sentence on one line, optionally followed by the last lines that the program wrote. Up to 64 KiB."""
     try_another_host: builtins.bool
-    """Optional. True: another host may be able to start it, for example because this one is full."""
+    """Optional. If true, another host may be able to start it, for example because this one is full."""
     def __init__(
         self,
         *,
@@ -483,7 +483,7 @@ class ReportExitRequest(google.protobuf.message.Message):
     """Required. The order that the member was started for."""
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Optional. How it ended. Absent: unknown."""
+        """Optional. How it ended. Absent means unknown."""
 
     def __init__(
         self,
@@ -505,7 +505,7 @@ class ReportExitResponse(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent: the
+        """How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent if the
         member's current life was started by an order or join token that is newer than this order, or no life has begun.
         """
 

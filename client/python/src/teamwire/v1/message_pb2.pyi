@@ -448,7 +448,9 @@ class ShutdownRequest(google.protobuf.message.Message):
     """Optional. Why; up to 64 KiB."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `shutdown_deadline`)."""
+        """Optional. How long until the request expires, 1 s to 30 days. Absent means 10 min (the coordinator's
+        `shutdown_deadline`).
+        """
 
     def __init__(
         self,
@@ -509,7 +511,7 @@ class PlanApprovalRequest(google.protobuf.message.Message):
     """Optional. One line, up to 200 characters."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h (the coordinator's `plan_deadline`)."""
+        """Optional. How long until the request expires, 1 s to 30 days. Absent means 24 h (the coordinator's `plan_deadline`)."""
 
     def __init__(
         self,
@@ -587,7 +589,9 @@ class PermissionRequest(google.protobuf.message.Message):
     """Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `permission_deadline`)."""
+        """Optional. How long until the request expires, 1 s to 30 days. Absent means 10 min (the coordinator's
+        `permission_deadline`).
+        """
 
     def __init__(
         self,
@@ -701,18 +705,18 @@ class SpawnTerms(google.protobuf.message.Message):
     profile: builtins.str
     """The host's profile, which says which program runs, and how."""
     host: builtins.str
-    """The host that the caller asked for. Empty: the coordinator chooses one."""
+    """The host that the caller asked for. If empty, the coordinator chooses one."""
     plan_mode_required: builtins.bool
-    """True: the member must have a plan approved before it may work on tasks."""
+    """If true, the member must have a plan approved before it may work on tasks."""
     restart: Global___RestartPolicy.ValueType
     """Whether the member's runner restarts its program."""
     dir: builtins.str
-    """The directory that the program starts in, below the profile's directory. Empty: the profile's directory itself."""
+    """The directory that the program starts in, below the profile's directory. Empty means the profile's directory itself."""
     reschedule: builtins.bool
-    """True: if the member is lost together with its host, the coordinator orders it again from another host."""
+    """If true, and if the member is lost together with its host, the coordinator orders it again from another host."""
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """The labels that a host must have. Empty: none."""
+        """The labels that a host must have. Empty means none."""
 
     @property
     def refused_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -801,7 +805,7 @@ class Notice(google.protobuf.message.Message):
     same kind about the same thing replaces it. All other fields except `first_at` and `gathered` describe the latest event.
     """
     important: builtins.bool
-    """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
+    """Set by the coordinator. If true, the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
     important if the process failed, or if permission requests to the member now go to the lead.
     """
     @property
@@ -859,16 +863,16 @@ class ExitReport(google.protobuf.message.Message):
     code: builtins.int
     """Optional. The exit code, 0 to 255. Absent when a signal ended the process or nothing is known."""
     signal: builtins.int
-    """Optional. The number of the signal that ended the process. Zero: none."""
+    """Optional. The number of the signal that ended the process. Zero means none."""
     detail: builtins.str
     """Optional. One line, up to 200 characters: why it ended, as text for people."""
     approved_request_id: builtins.str
-    """Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none."""
+    """Set by the coordinator. The shutdown request that the member had approved. Empty if it had approved none."""
     runner_action: Global___RunnerAction.ValueType
     """Optional. What the runner did to end the program itself; what it did to end the program's descendants does not count."""
     @property
     def duration(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long the process ran. Absent: not known."""
+        """Optional. How long the process ran. Absent means not known."""
 
     def __init__(
         self,
@@ -901,7 +905,7 @@ class Attachment(google.protobuf.message.Message):
     media_type: builtins.str
     """Optional. Its media type, such as `text/plain`; up to 255 characters."""
     size_bytes: builtins.int
-    """Optional. Its size in bytes. Zero: not known."""
+    """Optional. Its size in bytes. Zero means not known."""
     sha256: builtins.str
     """Optional. Its SHA-256 as 64 lower-case hexadecimal digits."""
     def __init__(
@@ -977,14 +981,16 @@ class Message(google.protobuf.message.Message):
     target_incarnation: builtins.int
     """Set by the coordinator on a shutdown request. Which life of the member must shut down; see Member.incarnation."""
     in_reply_to: builtins.str
-    """Set by the sender. The message that this one answers. Empty: none."""
+    """Set by the sender. The message that this one answers. Empty means none."""
     trace_parent: builtins.str
     """Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
-    `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call had no such key, or its value had
-    another form; always empty in a notice. The recipient may continue the trace.
+    `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty if the call had no such key, or its value
+    had another form; always empty in a notice. The recipient may continue the trace.
     """
     prompt: builtins.bool
-    """Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply."""
+    """Set by the coordinator. If true, this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects
+    no reply.
+    """
     @property
     def sender(self) -> Global___Sender:
         """Set by the coordinator, from the credential."""
@@ -1103,7 +1109,7 @@ class SendRequest(google.protobuf.message.Message):
     """Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
     sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
     first reply again, with `replayed` set. With another payload, it fails with IDEMPOTENCY_KEY_REUSED. Each caller in each
-    team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
+    team has its own keys, and the coordinator keeps them for 24 hours or more. Empty means no de-duplication.
     """
     in_reply_to: builtins.str
     """Optional. The id of a message that this one answers. That message need not be in the history any longer."""
@@ -1233,18 +1239,18 @@ class StreamRequest(google.protobuf.message.Message):
     instance_id: builtins.str
     """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session is a reconnect if the session that
     it replaces had the same instance_id. The lead gets no notice of a reconnect. A message that both sessions delivered counts
-    as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: each session
-    counts as a new process.
+    as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. If empty, each
+    session counts as a new process.
     """
     unacked_messages_max: builtins.int
-    """Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
-    default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this
-    bound or unacked_bytes_max.
+    """Optional. How many messages may be unacknowledged at a time. Zero means the coordinator's `limits.unacked_messages_max`,
+    by default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds
+    this bound or unacked_bytes_max.
     """
     unacked_bytes_max: builtins.int
-    """Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`,
-    by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this bound by itself is delivered when
-    no other message is unacknowledged.
+    """Optional. How many bytes of messages may be unacknowledged at a time. Zero means the coordinator's
+    `limits.unacked_bytes_max`, by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this
+    bound by itself is delivered when no other message is unacknowledged.
     """
     @property
     def failed_sequences(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -1420,7 +1426,7 @@ class SessionClosing(google.protobuf.message.Message):
     detail: builtins.str
     """One sentence for people."""
     request_id: builtins.str
-    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily."""
+    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty if the member is leaving voluntarily."""
     def __init__(
         self,
         *,
@@ -1441,7 +1447,7 @@ class AckRequest(google.protobuf.message.Message):
     SESSION_ID_FIELD_NUMBER: builtins.int
     MESSAGE_IDS_FIELD_NUMBER: builtins.int
     session_id: builtins.str
-    """The id of the session that delivered the messages. Empty: the member acknowledges outside any session, as
+    """The id of the session that delivered the messages. Empty if the member acknowledges outside any session, as
     the command line does.
     """
     @property
@@ -1555,11 +1561,11 @@ class Receipt(google.protobuf.message.Message):
 
     @property
     def delivered_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it was last delivered. Absent: never, or no longer known."""
+        """When it was last delivered. Absent means never, or no longer known."""
 
     @property
     def finished_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it was acknowledged or dead-lettered. Absent: not yet."""
+        """When it was acknowledged or dead-lettered. Absent means not yet."""
 
     def __init__(
         self,
@@ -1589,13 +1595,13 @@ class ListInboxRequest(google.protobuf.message.Message):
     TEAM_FIELD_NUMBER: builtins.int
     MEMBER_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """Optional. How many messages at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
+    """Optional. How many messages at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply. Empty means the first page."""
     team: builtins.str
     """See SendRequest.team."""
     member: builtins.str
-    """Whose inbox; see DirectMessage.recipient. Empty: the caller's own."""
+    """Whose inbox; see DirectMessage.recipient. Empty means the caller's own."""
     def __init__(
         self,
         *,
@@ -1620,7 +1626,7 @@ class ListInboxResponse(google.protobuf.message.Message):
     total: builtins.int
     """The total number of unprocessed messages."""
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def deliveries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Delivery]:
         """The oldest unprocessed messages, in order. Their delivery count may be zero here."""

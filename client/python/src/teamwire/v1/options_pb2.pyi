@@ -201,11 +201,11 @@ class CallPolicy(google.protobuf.message.Message):
     audit: Global___AuditClass.ValueType
     """What the audit log keeps of it."""
     audited_team: builtins.str
-    """The field of the request that names the team, for the audit log. Empty: the caller's team."""
+    """The field of the request that names the team, for the audit log. Empty means the caller's team."""
     audited_object: builtins.str
-    """The field of the request that names what the call changes within the team, for the audit log. Empty: no field does."""
+    """The field of the request that names what the call changes within the team, for the audit log. Empty if no field does."""
     settles_lease: builtins.bool
-    """True: the call itself renews the caller's lease, or ends its life. False: a successful call counts as a heartbeat."""
+    """If true, the call itself renews the caller's lease, or ends its life. If false, a successful call counts as a heartbeat."""
     @property
     def audience(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[Global___Audience.ValueType]:
         """Who may make it. Every other caller is refused, with PERMISSION_DENIED or UNAUTHENTICATED. A rule may still refuse a call to a
@@ -240,9 +240,9 @@ class ReasonPolicy(google.protobuf.message.Message):
     retry: Global___Retry.ValueType
     """Whether the same call may succeed later."""
     outcome_unknown: builtins.bool
-    """True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed."""
+    """If true, the call may have changed something (with DURABILITY_NOT_REACHED, it has). If false, nothing was changed."""
     stream_reopens: builtins.bool
-    """True: the client reopens a stream that ends for this reason, even if `retry` says that it does not repeat calls
+    """If true, the client reopens a stream that ends for this reason, even if `retry` says that it does not repeat calls
     automatically.
     """
     def __init__(
@@ -267,8 +267,8 @@ class NoticePolicy(google.protobuf.message.Message):
     ABOUT_FIELD_NUMBER: builtins.int
     NOUN_FIELD_NUMBER: builtins.int
     important: builtins.bool
-    """True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
-    event, such as a crash.
+    """If true, every notice of this kind is important. If false, a notice of this kind is important only if it reports an
+    important event, such as a crash.
     """
     about: builtins.str
     """The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
@@ -317,7 +317,7 @@ class WaitPolicy(google.protobuf.message.Message):
     MAX_FIELD_NUMBER: builtins.int
     @property
     def default(self) -> google.protobuf.duration_pb2.Duration:
-        """How long the call waits if the request leaves the field out. Absent: such a call does not wait."""
+        """How long the call waits if the request leaves the field out. If absent, such a call does not wait."""
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:
@@ -355,11 +355,11 @@ class KindPolicy(google.protobuf.message.Message):
     goes_to: builtins.str
     """Its recipient, as error messages put it."""
     answered_by: builtins.str
-    """The kind that answers it. Empty: it expects no answer."""
+    """The kind that answers it. Empty if it expects no answer."""
     recipient_is_optional: builtins.bool
-    """True: the sender may leave the recipient out."""
+    """If true, the sender may leave the recipient out."""
     invites_reply: builtins.bool
-    """True: a recipient may reply to it with a message. False: it wants no reply, or a decision."""
+    """If true, a recipient may reply to it with a message. If false, it wants no reply, or a decision."""
     def __init__(
         self,
         *,

@@ -172,7 +172,7 @@ class Request(google.protobuf.message.Message):
     cancel_cause: Global___CancelCause.ValueType
     """Set with REQUEST_STATE_CANCELLED."""
     answer_message_id: builtins.str
-    """The message that carried the answer. Empty: it has no answer."""
+    """The message that carried the answer. Empty if it has no answer."""
     approver: builtins.str
     """With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start, or because the
     original approver has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order. With
@@ -181,7 +181,7 @@ class Request(google.protobuf.message.Message):
     tool: builtins.str
     """Set with REQUEST_KIND_PERMISSION. What the member wants to use."""
     summary: builtins.str
-    """The summary of a plan or of a permission request. Empty: none was given."""
+    """The summary of a plan or of a permission request. Empty if none was given."""
     @property
     def requester(self) -> teamwire.v1.message_pb2.Sender:
         """Who made it."""
@@ -196,11 +196,11 @@ class Request(google.protobuf.message.Message):
 
     @property
     def decided_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it left the pending state. Absent: it is still pending."""
+        """When it left the pending state. Absent if it is still pending."""
 
     @property
     def decided_by(self) -> teamwire.v1.message_pb2.Sender:
-        """Who answered. Absent: it has no answer."""
+        """Who answered. Absent if it has no answer."""
 
     @property
     def spawn(self) -> teamwire.v1.message_pb2.SpawnTerms:
@@ -298,9 +298,9 @@ class ListRequestsRequest(google.protobuf.message.Message):
     member: builtins.str
     """Optional. Only those that concern this member."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page."""
     def __init__(
         self,
         *,
@@ -324,7 +324,7 @@ class ListRequestsResponse(google.protobuf.message.Message):
     REQUESTS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def requests(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Request]:
         """The newest first."""
@@ -354,7 +354,7 @@ class WaitForDecisionRequest(google.protobuf.message.Message):
     """Required."""
     @property
     def timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long to wait, up to 60 s. Absent: 30 s. Larger values are treated as 60 s. Call again to wait longer."""
+        """Optional. How long to wait, up to 60 s. Absent means 30 s. Larger values are treated as 60 s. Call again to wait longer."""
 
     def __init__(
         self,

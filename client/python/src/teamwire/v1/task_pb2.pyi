@@ -111,7 +111,7 @@ class Task(google.protobuf.message.Message):
     """Its status."""
     owner: builtins.str
     """Pending: the member that it is assigned to. In progress: the member that has claimed it. Completed: the member that
-    completed it or, if the lead or the operator completed it, the member that owned it then. Empty: no member.
+    completed it or, if the lead or the operator completed it, the member that owned it then. Empty means no member.
     """
     version: builtins.int
     """Grows with every change to the task. For UpdateTaskRequest.expected_version."""
@@ -129,7 +129,7 @@ class Task(google.protobuf.message.Message):
 
     @property
     def waiting_for(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tasks in `blocked_by` that are not completed yet. Empty: nothing blocks it."""
+        """The tasks in `blocked_by` that are not completed yet. Empty if nothing blocks it."""
 
     @property
     def blocks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -161,7 +161,7 @@ class Task(google.protobuf.message.Message):
 
     @property
     def released_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it last returned to the board. Absent: it never did."""
+        """When it last returned to the board. Absent if it never did."""
 
     @property
     def claim_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -354,11 +354,11 @@ class ListTasksRequest(google.protobuf.message.Message):
     owner: builtins.str
     """Optional. Only tasks of this owner; see DirectMessage.recipient."""
     ready_only: builtins.bool
-    """Optional. True: only tasks that ClaimNextTask could return to a member: pending and unblocked."""
+    """Optional. If true, only tasks that ClaimNextTask could return to a member: pending and unblocked."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page."""
     def __init__(
         self,
         *,
@@ -382,7 +382,7 @@ class ListTasksResponse(google.protobuf.message.Message):
     TASKS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Task]:
         """In the order of their ids."""
@@ -478,7 +478,7 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     task_id: builtins.int
     """Required."""
     expected_version: builtins.int
-    """Optional. The call fails with TASK_CHANGED unless the task has this version. Zero: any version."""
+    """Optional. The call fails with TASK_CHANGED unless the task has this version. Zero means any version."""
     subject: builtins.str
     """See CreateTaskRequest.subject."""
     description: builtins.str
@@ -486,7 +486,7 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     active_form: builtins.str
     """See CreateTaskRequest.active_form."""
     owner: builtins.str
-    """The member to assign it to. It gets a notice, unless it is the caller. Empty: no member."""
+    """The member to assign it to. It gets a notice, unless it is the caller. Empty means no member."""
     @property
     def add_blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress."""
@@ -632,7 +632,7 @@ class ClaimNextTaskRequest(google.protobuf.message.Message):
     """See ClaimTaskRequest.idempotency_key."""
     @property
     def wait(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent: not at all."""
+        """Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent means not at all."""
 
     def __init__(
         self,
@@ -654,7 +654,7 @@ class ClaimNextTaskResponse(google.protobuf.message.Message):
     CLAIM_FIELD_NUMBER: builtins.int
     @property
     def claim(self) -> Global___Claim:
-        """The claim. Absent: no task is available now."""
+        """The claim. Absent if no task is available now."""
 
     def __init__(
         self,

@@ -468,11 +468,11 @@ class Member(google.protobuf.message.Message):
     incarnation: builtins.int
     """Counts the lives of this name in this team, from 1."""
     last_summary: builtins.str
-    """The summary of its last Heartbeat. Empty: none."""
+    """The summary of its last Heartbeat. Empty means none."""
     pending_shutdown: builtins.str
-    """The shutdown request that is pending for it. Empty: none."""
+    """The shutdown request that is pending for it. Empty means none."""
     pending_plan: builtins.str
-    """Its own plan that awaits an answer. Empty: none."""
+    """Its own plan that awaits an answer. Empty means none."""
     plan_required: builtins.bool
     """True when it must have a plan approved before it may work on tasks, and no plan has been approved yet."""
     inbox_depth: builtins.int
@@ -480,15 +480,15 @@ class Member(google.protobuf.message.Message):
     connected: builtins.bool
     """True while a session is open."""
     inbox_full: builtins.bool
-    """True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices."""
+    """If true, its inbox accepts only permission requests, shutdown requests, answers to requests, and notices."""
     liveness: Global___Liveness.ValueType
     """Whether a process keeps this life going."""
     notice_level: Global___NoticeLevel.ValueType
     """Which notices it gets. Always set."""
     spawned_on: builtins.str
-    """The host that started it, or is to start it. Empty: it was not ordered from a host."""
+    """The host that started it, or is to start it. Empty if it was not ordered from a host."""
     pending_order: builtins.str
-    """With MEMBER_STATE_SPAWNING: the pending order. Empty: none."""
+    """With MEMBER_STATE_SPAWNING: the pending order. Empty means none."""
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When this life began."""
@@ -507,7 +507,7 @@ class Member(google.protobuf.message.Message):
 
     @property
     def lease_left(self) -> google.protobuf.duration_pb2.Duration:
-        """The remaining time of its lease. Zero: the lease has run out. A detached life with no time left is away."""
+        """The remaining time of its lease. Zero if the lease has run out. A detached life with no time left is away."""
 
     @property
     def pending_permissions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -515,21 +515,21 @@ class Member(google.protobuf.message.Message):
 
     @property
     def usage(self) -> teamwire.v1.activity_pb2.Usage:
-        """What its program has used in this life. Absent: nothing was reported."""
+        """What its program has used in this life. Absent if nothing was reported."""
 
     @property
     def total_usage(self) -> teamwire.v1.activity_pb2.Usage:
-        """What its programs have used in all of its lives. Absent: nothing was reported."""
+        """What its programs have used in all of its lives. Absent if nothing was reported."""
 
     @property
     def failed_turns(self) -> teamwire.v1.activity_pb2.FailedTurns:
-        """The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
-        nothing was reported.
+        """The turns of its program that have failed in a row, in a life that has not ended. Absent if the latest turn has not
+        failed, or nothing was reported.
         """
 
     @property
     def program(self) -> teamwire.v1.activity_pb2.Program:
-        """What its program is and does, in a life that has not ended. Absent: nothing was reported."""
+        """What its program is and does, in a life that has not ended. Absent if nothing was reported."""
 
     def __init__(
         self,
@@ -602,7 +602,7 @@ class MemberAttributes(google.protobuf.message.Message):
     color: builtins.str
     """Optional. A color for displays: a name or `#rrggbb`; up to 32 characters."""
     plan_mode_required: builtins.bool
-    """Optional. True: it must have a plan approved before it may work on tasks. An invitation may also require it."""
+    """Optional. If true, it must have a plan approved before it may work on tasks. An invitation may also require it."""
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Optional. Up to 32 pairs; keys up to 63 characters, values up to 255."""
@@ -638,8 +638,8 @@ class CreateTeamRequest(google.protobuf.message.Message):
     description: builtins.str
     """Optional. Up to 1,000 characters."""
     lead_name: builtins.str
-    """Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator`, `coordinator` and `team-lead` are
-    reserved.
+    """Optional. The lead's name; same syntax as `name`. Empty means `lead`. The names `operator`, `coordinator` and `team-lead`
+    are reserved.
     """
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential."""
@@ -743,9 +743,9 @@ class ListTeamsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply. Empty means the first page."""
     def __init__(
         self,
         *,
@@ -765,7 +765,7 @@ class ListTeamsResponse(google.protobuf.message.Message):
     TEAMS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def teams(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Team]:
         """In the order of their names."""
@@ -825,16 +825,16 @@ class InviteRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     member: builtins.str
-    """Optional. The one name that the token may be used for. Empty: any free name."""
+    """Optional. The one name that the token may be used for. Empty means any free name."""
     uses_max: builtins.int
-    """Optional. How many joins the token is valid for, 1 to 1,000. Zero: 1."""
+    """Optional. How many joins the token is valid for, 1 to 1,000. Zero means 1."""
     plan_mode_required: builtins.bool
-    """Optional. True: members that join with it must have a plan approved before they may work on tasks."""
+    """Optional. If true, members that join with it must have a plan approved before they may work on tasks."""
     host: builtins.bool
-    """Optional. True: the token is for hosts (ROLE_HOST), not for teammates."""
+    """Optional. If true, the token is for hosts (ROLE_HOST), not for teammates."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long the token is valid, 1 s to 30 days. Absent: 15 min."""
+        """Optional. How long the token is valid, 1 s to 30 days. Absent means 15 min."""
 
     def __init__(
         self,
@@ -896,7 +896,7 @@ class CreateObserverRequest(google.protobuf.message.Message):
     """See SendRequest.team."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long the credential is valid, 1 s to 365 days. Absent: 24 h."""
+        """Optional. How long the credential is valid, 1 s to 365 days. Absent means 24 h."""
 
     def __init__(
         self,
@@ -957,9 +957,9 @@ class JoinRequest(google.protobuf.message.Message):
     liveness: Global___Liveness.ValueType
     """Optional. Whether a process keeps this life going. The liveness of earlier lives does not matter. Unspecified: attached."""
     host: builtins.bool
-    """Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
-    and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
-    token stays valid.
+    """Optional. If true, the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts
+    (InviteRequest.host) and with a host's credential, and false with every other credential. Otherwise the call fails with
+    INVALID_FIELD, and the token stays valid.
     """
     @property
     def attributes(self) -> Global___MemberAttributes:
@@ -1027,13 +1027,13 @@ class LeaveRequest(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     EXIT_FOLLOWS_FIELD_NUMBER: builtins.int
     exit_follows: builtins.bool
-    """Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
+    """Optional. If true, the caller's process is still running, and its runner will call Leave again, to report how the process
     ended. The member becomes `stopping`. Its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and an empty
     SessionClosing.request_id. `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
     """
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Optional. How the process ended. Absent: unknown."""
+        """Optional. How the process ended. Absent means unknown."""
 
     def __init__(
         self,
@@ -1070,9 +1070,9 @@ class ListMembersRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
+    """Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
-    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
+    """Optional. The `next_page_token` of the previous reply. Empty means the first page."""
     def __init__(
         self,
         *,
@@ -1099,7 +1099,7 @@ class DiagnoseRequest(google.protobuf.message.Message):
     """Optional. Only findings about this member or host. Case-insensitive. If the team has none of this name, that is the finding."""
     @property
     def patience(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long something can take before it is a problem, 0 or more. Absent: 30 s."""
+        """Optional. How long something can take before it is a problem, 0 or more. Absent means 30 s."""
 
     def __init__(
         self,
@@ -1149,11 +1149,11 @@ class Finding(google.protobuf.message.Message):
     severity: Global___Severity.ValueType
     """Whether something must be done about it."""
     member: builtins.str
-    """The member or host that it is about. Empty: the team."""
+    """The member or host that it is about. Empty means the team."""
     message_id: builtins.str
-    """The message that it is about. Empty: none."""
+    """The message that it is about. Empty means none."""
     request_id: builtins.str
-    """The pending request that it is about. Empty: none."""
+    """The pending request that it is about. Empty means none."""
     text: builtins.str
     """What is wrong, and why. May quote what an agent wrote, with any characters."""
     next: builtins.str
@@ -1181,7 +1181,7 @@ class ListMembersResponse(google.protobuf.message.Message):
     MEMBERS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next page. Empty: this is the last one."""
+    """For the next page. Empty if this is the last one."""
     @property
     def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Member]:
         """In the order in which they first joined."""
@@ -1208,7 +1208,7 @@ class HeartbeatRequest(google.protobuf.message.Message):
     activity: Global___Activity.ValueType
     """Optional. What the member is doing."""
     summary: builtins.str
-    """Optional. One line, up to 200 characters: what it did last. Empty: no change."""
+    """Optional. One line, up to 200 characters: what it did last. Empty means no change."""
     @property
     def failure(self) -> Global___WorkFailure:
         """Optional. Set by a runner whose program has failed, if the member's life continues. The lead gets NOTICE_KIND_WORK_FAILED."""
@@ -1240,7 +1240,7 @@ class WorkFailure(google.protobuf.message.Message):
     ERROR_FIELD_NUMBER: builtins.int
     ATTEMPTS_FIELD_NUMBER: builtins.int
     task_id: builtins.int
-    """Optional. The task that it was given. Zero: it was given messages."""
+    """Optional. The task that it was given. Zero if it was given messages."""
     message_id: builtins.str
     """Required if there is no task, unless the program was given only its runner's `--prompt`. The id of the first
     message that it was given. With neither a task nor a message, and `attempts` zero, the failure is about the program itself.
@@ -1399,7 +1399,7 @@ class SetNoticeLevelRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     member: builtins.str
-    """The member: see DirectMessage.recipient. Empty: the caller."""
+    """The member: see DirectMessage.recipient. Empty means the caller."""
     level: Global___NoticeLevel.ValueType
     """Required: INVALID_FIELD when unspecified. The level."""
     def __init__(

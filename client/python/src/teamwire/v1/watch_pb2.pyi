@@ -34,7 +34,7 @@ class WatchTeamRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     resume_token: builtins.str
-    """Optional. The `resume_token` of the last frame that the client has processed. Empty: begins with a snapshot."""
+    """Optional. The `resume_token` of the last frame that the client has processed. If empty, begins with a snapshot."""
     def __init__(
         self,
         *,
@@ -57,9 +57,9 @@ class WatchTeamResponse(google.protobuf.message.Message):
     CAUGHT_UP_FIELD_NUMBER: builtins.int
     RESUME_TOKEN_FIELD_NUMBER: builtins.int
     reset: builtins.bool
-    """True: a snapshot begins with this frame. The client forgets all items that it has."""
+    """If true, a snapshot begins with this frame. The client forgets all items that it has."""
     caught_up: builtins.bool
-    """True: the client has the current state of everything. False: more frames follow at once."""
+    """If true, the client has the current state of everything. If false, more frames follow at once."""
     resume_token: builtins.str
     """Resumes the stream after this frame. Opaque, up to 250 characters; always set."""
     @property

@@ -76,7 +76,8 @@ export type CreateSignInCodeResponse = Message<"teamwire.v1.CreateSignInCodeResp
   expiresAt?: Timestamp | undefined;
 
   /**
-   * The address at which browsers on the coordinator's machine reach the console. Empty: this coordinator does not serve it.
+   * The address at which browsers on the coordinator's machine reach the console. Empty if this coordinator does not serve
+   * it.
    *
    * @generated from field: string console_address = 3;
    */
@@ -160,7 +161,7 @@ export type Caller = Message<"teamwire.v1.Caller"> & {
   kind: CallerKind;
 
   /**
-   * Its name. Empty: it is neither a member nor a host.
+   * Its name. Empty if it is neither a member nor a host.
    *
    * @generated from field: string member = 2;
    */
@@ -174,7 +175,7 @@ export type Caller = Message<"teamwire.v1.Caller"> & {
   isLead: boolean;
 
   /**
-   * Its team. Empty: it is the operator.
+   * Its team. Empty if it is the operator.
    *
    * @generated from field: string team = 4;
    */
@@ -188,7 +189,7 @@ export type Caller = Message<"teamwire.v1.Caller"> & {
   readOnly: boolean;
 
   /**
-   * When its credential expires. Absent: the credential has no expiry time.
+   * When its credential expires. Absent if the credential has no expiry time.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 6;
    */
@@ -202,7 +203,7 @@ export type Caller = Message<"teamwire.v1.Caller"> & {
   serverVersion: string;
 
   /**
-   * The id of its credential, as in Credential.id. Empty: its credential has none.
+   * The id of its credential, as in Credential.id. Empty if its credential has none.
    *
    * @generated from field: string credential_id = 8;
    */
@@ -281,7 +282,7 @@ export type Credential = Message<"teamwire.v1.Credential"> & {
   actsFor: CallerKind;
 
   /**
-   * The member or host that it acts for, or the name that a join token is bound to. Empty: none.
+   * The member or host that it acts for, or the name that a join token is bound to. Empty means none.
    *
    * @generated from field: string member = 4;
    */
@@ -302,29 +303,29 @@ export type Credential = Message<"teamwire.v1.Credential"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it expires. Absent: it ends with the life of its member or host.
+   * When it expires. Absent if it ends with the life of its member or host.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 7;
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * When a call last used it, give or take a minute. Absent: no call has used it. If it is a member's or a host's credential, an
-   * open stream is a use, too.
+   * When a call last used it, give or take a minute. Absent if no call has used it. If it is a member's or a host's
+   * credential, an open stream is a use, too.
    *
    * @generated from field: google.protobuf.Timestamp last_used_at = 8;
    */
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * How many members or hosts can still join with it. Zero: it is not a join token.
+   * How many members or hosts can still join with it. Zero if it is not a join token.
    *
    * @generated from field: uint32 uses_left = 9;
    */
   usesLeft: number;
 
   /**
-   * Who created it. Absent: an observer created it, or it is the credential of a member or a host.
+   * Who created it. Absent if an observer created it, or it is the credential of a member or a host.
    *
    * @generated from field: teamwire.v1.Sender created_by = 10;
    */
@@ -359,15 +360,15 @@ export type ListCredentialsRequest = Message<"teamwire.v1.ListCredentialsRequest
   team: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. Any page may end early if the
-   * team has very many credentials that are no longer valid.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB. Any page may end early
+   * if the team has very many credentials that are no longer valid.
    *
    * @generated from field: uint32 page_size = 2;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply. Empty means the first page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -396,7 +397,7 @@ export type ListCredentialsResponse = Message<"teamwire.v1.ListCredentialsRespon
   credentials: Credential[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */

@@ -111,35 +111,35 @@ export const FailedTurnsSchema: GenMessage<FailedTurns> = /*@__PURE__*/
  */
 export type Program = Message<"teamwire.v1.Program"> & {
   /**
-   * Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty: unknown.
+   * Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty means unknown.
    *
    * @generated from field: string version = 1;
    */
   version: string;
 
   /**
-   * When its current turn began, by the clock of the store. Absent: it is in no turn.
+   * When its current turn began, by the clock of the store. Absent if it is in no turn.
    *
    * @generated from field: google.protobuf.Timestamp turn_since = 2;
    */
   turnSince?: Timestamp | undefined;
 
   /**
-   * The tool call that is running, as one line of up to 500 characters. Empty: none.
+   * The tool call that is running, as one line of up to 500 characters. Empty means none.
    *
    * @generated from field: string tool = 3;
    */
   tool: string;
 
   /**
-   * When that tool call began, by the clock of the store. Absent: none is running.
+   * When that tool call began, by the clock of the store. Absent if none is running.
    *
    * @generated from field: google.protobuf.Timestamp tool_since = 4;
    */
   toolSince?: Timestamp | undefined;
 
   /**
-   * What keeps it from its work although it runs, as one line of up to 500 characters. Empty: nothing that is known.
+   * What keeps it from its work although it runs, as one line of up to 500 characters. Empty means nothing that is known.
    *
    * @generated from field: string trouble = 5;
    */
@@ -167,14 +167,14 @@ export type ReportedProgram = Message<"teamwire.v1.ReportedProgram"> & {
   version: string;
 
   /**
-   * Optional. How long its current turn has lasted. Absent: it is in no turn.
+   * Optional. How long its current turn has lasted. Absent if it is in no turn.
    *
    * @generated from field: google.protobuf.Duration turn_age = 2;
    */
   turnAge?: Duration | undefined;
 
   /**
-   * Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty: none.
+   * Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty means none.
    *
    * @generated from field: string tool = 3;
    */
@@ -188,7 +188,7 @@ export type ReportedProgram = Message<"teamwire.v1.ReportedProgram"> & {
   toolAge?: Duration | undefined;
 
   /**
-   * Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty: nothing.
+   * Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty means nothing.
    *
    * @generated from field: string trouble = 5;
    */
@@ -258,7 +258,7 @@ export type ReportedLine = Message<"teamwire.v1.ReportedLine"> & {
   text: string;
 
   /**
-   * Optional. The time from the event to this call. Absent: it has just happened.
+   * Optional. The time from the event to this call. Absent if it has just happened.
    *
    * @generated from field: google.protobuf.Duration age = 2;
    */
@@ -287,7 +287,7 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
 
   /**
    * Optional. What the program has used since this life began. A counter that is lower than in an earlier report changes
-   * nothing. Absent: no change.
+   * nothing. Absent means no change.
    *
    * @generated from field: teamwire.v1.Usage usage = 2;
    */
@@ -302,14 +302,14 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
   idempotencyKey: string;
 
   /**
-   * Optional. Whether the program's turns are failing. Absent: no change.
+   * Optional. Whether the program's turns are failing. Absent means no change.
    *
    * @generated from field: teamwire.v1.FailedTurns failed_turns = 4;
    */
   failedTurns?: FailedTurns | undefined;
 
   /**
-   * Optional. What the program is and does. Absent: no change.
+   * Optional. What the program is and does. Absent means no change.
    *
    * @generated from field: teamwire.v1.ReportedProgram program = 5;
    */
@@ -359,29 +359,29 @@ export type ListActivityRequest = Message<"teamwire.v1.ListActivityRequest"> & {
   member: string;
 
   /**
-   * Optional. Only lines with a higher sequence. Zero: from the oldest that is kept.
+   * Optional. Only lines with a higher sequence. Zero means from the oldest that is kept.
    *
    * @generated from field: uint64 after_sequence = 3;
    */
   afterSequence: bigint;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 4;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
    *
    * @generated from field: string page_token = 5;
    */
   pageToken: string;
 
   /**
-   * Optional. How long to wait for a line if there is none yet, up to 60 s; larger values are treated as 60 s. Absent: not
-   * at all.
+   * Optional. How long to wait for a line if there is none yet, up to 60 s; larger values are treated as 60 s. Absent means
+   * not at all.
    *
    * @generated from field: google.protobuf.Duration wait = 6;
    */
@@ -416,7 +416,7 @@ export type ListActivityResponse = Message<"teamwire.v1.ListActivityResponse"> &
   lastSequence: bigint;
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 3;
    */

@@ -31,14 +31,15 @@ export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
   kind: AuditCallerKind;
 
   /**
-   * The name of the member or host. Empty: it is neither.
+   * The name of the member or host. Empty if it is neither.
    *
    * @generated from field: string member = 2;
    */
   member: string;
 
   /**
-   * Which life of the member called, if it was the current one. Zero: an earlier life called, or the caller is not a member.
+   * Which life of the member called, if it was the current one. Zero if an earlier life called, or the caller is not a
+   * member.
    *
    * @generated from field: uint64 incarnation = 3;
    */
@@ -53,15 +54,15 @@ export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
 
   /**
    * The id of the join token, observer's credential or console credential that the caller used, as in Credential.id. For a
-   * code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
+   * code: the id of the console credential for which it was exchanged. Empty if the caller used another credential, or none.
    *
    * @generated from field: string credential_id = 5;
    */
   credentialId: string;
 
   /**
-   * With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty: the credential was
-   * malformed or missing, or the caller is not a stranger.
+   * With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty if the credential
+   * was malformed or missing, or the caller is not a stranger.
    *
    * @generated from field: string claim = 6;
    */
@@ -110,7 +111,7 @@ export type AuditCheckpoint = Message<"teamwire.v1.AuditCheckpoint"> & {
   throughAt?: Timestamp | undefined;
 
   /**
-   * True: the chain had reached its bound in bytes. False: the entries were older than the retention.
+   * If true, the chain had reached its bound in bytes. If false, the entries were older than the retention.
    *
    * @generated from field: bool because_full = 5;
    */
@@ -138,7 +139,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Who called. Absent: the entry is not about a call.
+   * Who called. Absent if the entry is not about a call.
    *
    * @generated from field: teamwire.v1.AuditCaller caller = 2;
    */
@@ -146,7 +147,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
 
   /**
    * The address and the port from which the call came, or `unix` if it came over the coordinator's Unix socket; for several
-   * calls, those of the first one. Empty: the entry is not about a call, or is about calls by several callers.
+   * calls, those of the first one. Empty if the entry is not about a call, or is about calls by several callers.
    *
    * @generated from field: string address = 3;
    */
@@ -161,7 +162,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   method: string;
 
   /**
-   * The team that the call was about. Empty: none, or the caller named none.
+   * The team that the call was about. Empty means none, or the caller named none.
    *
    * @generated from field: string team = 5;
    */
@@ -169,7 +170,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
 
   /**
    * What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
-   * Empty: there was no object, or the text that the caller gave was not a name.
+   * Empty if there was no object, or the text that the caller gave was not a name.
    *
    * @generated from field: string object = 6;
    */
@@ -177,7 +178,8 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
 
   /**
    * `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. With
-   * `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty: several outcomes.
+   * `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty means several
+   * outcomes.
    *
    * @generated from field: string outcome = 7;
    */
@@ -191,7 +193,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   calls: bigint;
 
   /**
-   * When the last of them ended. Absent: there was only one call.
+   * When the last of them ended. Absent if there was only one call.
    *
    * @generated from field: google.protobuf.Timestamp last_at = 9;
    */
@@ -241,7 +243,7 @@ export type AuditRecord = Message<"teamwire.v1.AuditRecord"> & {
   sequence: bigint;
 
   /**
-   * The entry. Absent: it cannot be decoded.
+   * The entry. Absent if it cannot be decoded.
    *
    * @generated from field: teamwire.v1.AuditEntry entry = 3;
    */
@@ -287,7 +289,7 @@ export type AuditChain = Message<"teamwire.v1.AuditChain"> & {
   name: string;
 
   /**
-   * The team's name in lower case. Empty: the chain belongs to no team.
+   * The team's name in lower case. Empty if the chain belongs to no team.
    *
    * @generated from field: string team = 2;
    */
@@ -336,21 +338,21 @@ export const AuditChainSchema: GenMessage<AuditChain> = /*@__PURE__*/
  */
 export type ListAuditChainsRequest = Message<"teamwire.v1.ListAuditChainsRequest"> & {
   /**
-   * Optional. The team. Empty: all chains.
+   * Optional. The team. Empty means all chains.
    *
    * @generated from field: string team = 1;
    */
   team: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100.
+   * Optional. How many at most, 1 to 1,000. Zero means 100.
    *
    * @generated from field: uint32 page_size = 2;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply. Empty means the first page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -378,7 +380,7 @@ export type ListAuditChainsResponse = Message<"teamwire.v1.ListAuditChainsRespon
   chains: AuditChain[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -427,15 +429,15 @@ export type ListAuditEntriesRequest = Message<"teamwire.v1.ListAuditEntriesReque
   withProofs: boolean;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. It may also end early when the
-   * coordinator has examined very many entries for it.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB. It may also end early
+   * when the coordinator has examined very many entries for it.
    *
    * @generated from field: uint32 page_size = 5;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply. Empty means the first page.
    *
    * @generated from field: string page_token = 6;
    */
@@ -463,7 +465,7 @@ export type ListAuditEntriesResponse = Message<"teamwire.v1.ListAuditEntriesResp
   records: AuditRecord[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */

@@ -39,14 +39,14 @@ export type TeamEvent = Message<"teamwire.v1.TeamEvent"> & {
   kind: TeamEventKind;
 
   /**
-   * Who did it. Absent: an observer.
+   * Who did it. Absent means an observer.
    *
    * @generated from field: teamwire.v1.Sender actor = 2;
    */
   actor?: Sender | undefined;
 
   /**
-   * The member concerned. Empty: none.
+   * The member concerned. Empty means none.
    *
    * @generated from field: string member = 3;
    */
@@ -109,7 +109,7 @@ export type MemberEvent = Message<"teamwire.v1.MemberEvent"> & {
   exit?: ExitReport | undefined;
 
   /**
-   * Why, as text for people. Empty: no detail.
+   * Why, as text for people. Empty means no detail.
    *
    * @generated from field: string detail = 5;
    */
@@ -200,7 +200,7 @@ export type TaskEvent = Message<"teamwire.v1.TaskEvent"> & {
   actor?: Sender | undefined;
 
   /**
-   * The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty: none.
+   * The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty means none.
    *
    * @generated from field: string owner = 5;
    */
@@ -214,7 +214,7 @@ export type TaskEvent = Message<"teamwire.v1.TaskEvent"> & {
   attempts: number;
 
   /**
-   * Why, as text for people. Empty: no detail.
+   * Why, as text for people. Empty means no detail.
    *
    * @generated from field: string detail = 7;
    */
@@ -339,7 +339,7 @@ export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
   messagesOnly: boolean;
 
   /**
-   * Optional. True: messages come with their receipts.
+   * Optional. If true, messages come with their receipts.
    *
    * @generated from field: bool include_receipts = 3;
    */
@@ -347,7 +347,8 @@ export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
 
   /**
    * Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
-   * the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty: all.
+   * the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty
+   * means all.
    *
    * @generated from field: string text = 4;
    */
@@ -375,21 +376,21 @@ export type ListHistoryRequest = Message<"teamwire.v1.ListHistoryRequest"> & {
   team: string;
 
   /**
-   * Optional. Which entries. Absent: all.
+   * Optional. Which entries. Absent means all.
    *
    * @generated from field: teamwire.v1.HistoryFilter filter = 2;
    */
   filter?: HistoryFilter | undefined;
 
   /**
-   * Optional. Only entries with a higher sequence. Zero: from the oldest.
+   * Optional. Only entries with a higher sequence. Zero means from the oldest.
    *
    * @generated from field: uint64 after_sequence = 3;
    */
   afterSequence: bigint;
 
   /**
-   * Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
+   * Optional. If true, the newest entries on the first page, and older ones on each further page. A page has its oldest
    * entry first either way.
    *
    * @generated from field: bool newest = 5;
@@ -397,15 +398,15 @@ export type ListHistoryRequest = Message<"teamwire.v1.ListHistoryRequest"> & {
   newest: boolean;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB, or when the coordinator has
-   * examined many entries that do not match the filter.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB, or when the coordinator
+   * has examined many entries that do not match the filter.
    *
    * @generated from field: uint32 page_size = 4;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
    *
    * @generated from field: string page_token = 6;
    */
@@ -441,7 +442,7 @@ export type ListHistoryResponse = Message<"teamwire.v1.ListHistoryResponse"> & {
   lastSequence: bigint;
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 3;
    */
@@ -469,14 +470,14 @@ export type FollowHistoryRequest = Message<"teamwire.v1.FollowHistoryRequest"> &
   team: string;
 
   /**
-   * Optional. Which entries. Absent: all.
+   * Optional. Which entries. Absent means all.
    *
    * @generated from field: teamwire.v1.HistoryFilter filter = 2;
    */
   filter?: HistoryFilter | undefined;
 
   /**
-   * Optional. Starts after this sequence. Zero: from the oldest.
+   * Optional. Starts after this sequence. Zero means from the oldest.
    *
    * @generated from field: uint64 after_sequence = 3;
    */
@@ -497,7 +498,7 @@ export const FollowHistoryRequestSchema: GenMessage<FollowHistoryRequest> = /*@_
  */
 export type FollowHistoryResponse = Message<"teamwire.v1.FollowHistoryResponse"> & {
   /**
-   * The entry. Absent: the client has everything so far.
+   * The entry. Absent if the client has everything so far.
    *
    * @generated from field: teamwire.v1.HistoryEntry entry = 1;
    */

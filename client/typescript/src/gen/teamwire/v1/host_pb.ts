@@ -65,7 +65,7 @@ export type Host = Message<"teamwire.v1.Host"> & {
   stateSince?: Timestamp | undefined;
 
   /**
-   * The remaining time of its lease. Zero: it has run out, and no order goes to this host.
+   * The remaining time of its lease. Zero if it has run out, and no order goes to this host.
    *
    * @generated from field: google.protobuf.Duration lease_left = 6;
    */
@@ -79,7 +79,7 @@ export type Host = Message<"teamwire.v1.Host"> & {
   connected: boolean;
 
   /**
-   * What it offers. Absent: it has not declared an offer yet.
+   * What it offers. Absent if it has not declared an offer yet.
    *
    * @generated from field: teamwire.v1.HostOffer offer = 8;
    */
@@ -129,7 +129,7 @@ export type HostOffer = Message<"teamwire.v1.HostOffer"> & {
   profiles: HostProfile[];
 
   /**
-   * How many members it runs at a time, up to 1,000. Zero: it takes no orders.
+   * How many members it runs at a time, up to 1,000. Zero if it takes no orders.
    *
    * @generated from field: uint32 slots = 3;
    */
@@ -171,7 +171,7 @@ export type HostProfile = Message<"teamwire.v1.HostProfile"> & {
   description: string;
 
   /**
-   * Optional. How long a start may take, 1 s to 1 h. Absent: 60 s (the coordinator's `spawn_deadline`).
+   * Optional. How long a start may take, 1 s to 1 h. Absent means 60 s (the coordinator's `spawn_deadline`).
    *
    * @generated from field: google.protobuf.Duration start_deadline = 3;
    */
@@ -221,7 +221,7 @@ export type SpawnRequest = Message<"teamwire.v1.SpawnRequest"> & {
   profile: string;
 
   /**
-   * Optional. The host to start it on. Empty: the coordinator chooses one.
+   * Optional. The host to start it on. If empty, the coordinator chooses one.
    *
    * @generated from field: string host = 5;
    */
@@ -235,14 +235,14 @@ export type SpawnRequest = Message<"teamwire.v1.SpawnRequest"> & {
   labels: { [key: string]: string };
 
   /**
-   * Optional. The member's instructions: its first message. Up to 64 KiB. Empty: it gets none.
+   * Optional. The member's instructions: its first message. Up to 64 KiB. Empty if it gets none.
    *
    * @generated from field: string prompt = 7;
    */
   prompt: string;
 
   /**
-   * Optional. True: it must have a plan approved before it may work on tasks.
+   * Optional. If true, it must have a plan approved before it may work on tasks.
    *
    * @generated from field: bool plan_mode_required = 8;
    */
@@ -264,15 +264,15 @@ export type SpawnRequest = Message<"teamwire.v1.SpawnRequest"> & {
   dir: string;
 
   /**
-   * Optional. How long the start may take, 1 s to 1 h. Absent: as the profile says, or else 60 s.
+   * Optional. How long the start may take, 1 s to 1 h. If absent, the profile decides, or else it is 60 s.
    *
    * @generated from field: google.protobuf.Duration ttl = 11;
    */
   ttl?: Duration | undefined;
 
   /**
-   * Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-   * another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
+   * Optional. If true, and if the member and its host are both lost, the coordinator orders the member again, under its name,
+   * from another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
    *
    * @generated from field: bool reschedule = 12;
    */
@@ -307,7 +307,7 @@ export type SpawnResponse = Message<"teamwire.v1.SpawnResponse"> & {
   request?: Request | undefined;
 
   /**
-   * The message that holds the prompt. Empty: there is none.
+   * The message that holds the prompt. Empty if there is none.
    *
    * @generated from field: string prompt_message_id = 3;
    */
@@ -335,14 +335,14 @@ export type ListHostsRequest = Message<"teamwire.v1.ListHostsRequest"> & {
   team: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 2;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply. Empty means the first page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -370,7 +370,7 @@ export type ListHostsResponse = Message<"teamwire.v1.ListHostsResponse"> & {
   hosts: Host[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -496,7 +496,7 @@ export type RefuseOrderRequest = Message<"teamwire.v1.RefuseOrderRequest"> & {
   reason: string;
 
   /**
-   * Optional. True: another host may be able to start it, for example because this one is full.
+   * Optional. If true, another host may be able to start it, for example because this one is full.
    *
    * @generated from field: bool try_another_host = 3;
    */
@@ -545,7 +545,7 @@ export type ReportExitRequest = Message<"teamwire.v1.ReportExitRequest"> & {
   requestId: string;
 
   /**
-   * Optional. How it ended. Absent: unknown.
+   * Optional. How it ended. Absent means unknown.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 2;
    */
@@ -566,7 +566,7 @@ export const ReportExitRequestSchema: GenMessage<ReportExitRequest> = /*@__PURE_
  */
 export type ReportExitResponse = Message<"teamwire.v1.ReportExitResponse"> & {
   /**
-   * How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent: the
+   * How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent if the
    * member's current life was started by an order or join token that is newer than this order, or no life has begun.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 1;

@@ -103,7 +103,8 @@ export type ShutdownRequest = Message$1<"teamwire.v1.ShutdownRequest"> & {
   reason: string;
 
   /**
-   * Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `shutdown_deadline`).
+   * Optional. How long until the request expires, 1 s to 30 days. Absent means 10 min (the coordinator's
+   * `shutdown_deadline`).
    *
    * @generated from field: google.protobuf.Duration ttl = 3;
    */
@@ -175,7 +176,7 @@ export type PlanApprovalRequest = Message$1<"teamwire.v1.PlanApprovalRequest"> &
   summary: string;
 
   /**
-   * Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h (the coordinator's `plan_deadline`).
+   * Optional. How long until the request expires, 1 s to 30 days. Absent means 24 h (the coordinator's `plan_deadline`).
    *
    * @generated from field: google.protobuf.Duration ttl = 3;
    */
@@ -273,7 +274,8 @@ export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
   detail: string;
 
   /**
-   * Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `permission_deadline`).
+   * Optional. How long until the request expires, 1 s to 30 days. Absent means 10 min (the coordinator's
+   * `permission_deadline`).
    *
    * @generated from field: google.protobuf.Duration ttl = 5;
    */
@@ -380,21 +382,21 @@ export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
   profile: string;
 
   /**
-   * The host that the caller asked for. Empty: the coordinator chooses one.
+   * The host that the caller asked for. If empty, the coordinator chooses one.
    *
    * @generated from field: string host = 2;
    */
   host: string;
 
   /**
-   * The labels that a host must have. Empty: none.
+   * The labels that a host must have. Empty means none.
    *
    * @generated from field: map<string, string> labels = 3;
    */
   labels: { [key: string]: string };
 
   /**
-   * True: the member must have a plan approved before it may work on tasks.
+   * If true, the member must have a plan approved before it may work on tasks.
    *
    * @generated from field: bool plan_mode_required = 4;
    */
@@ -408,7 +410,7 @@ export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
   restart: RestartPolicy;
 
   /**
-   * The directory that the program starts in, below the profile's directory. Empty: the profile's directory itself.
+   * The directory that the program starts in, below the profile's directory. Empty means the profile's directory itself.
    *
    * @generated from field: string dir = 6;
    */
@@ -422,7 +424,7 @@ export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
   refusedBy: string[];
 
   /**
-   * True: if the member is lost together with its host, the coordinator orders it again from another host.
+   * If true, and if the member is lost together with its host, the coordinator orders it again from another host.
    *
    * @generated from field: bool reschedule = 8;
    */
@@ -551,7 +553,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   firstAt?: Timestamp | undefined;
 
   /**
-   * Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
+   * Set by the coordinator. If true, the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
    * important if the process failed, or if permission requests to the member now go to the lead.
    *
    * @generated from field: bool important = 12;
@@ -588,14 +590,14 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
   code?: number | undefined;
 
   /**
-   * Optional. The number of the signal that ended the process. Zero: none.
+   * Optional. The number of the signal that ended the process. Zero means none.
    *
    * @generated from field: int32 signal = 2;
    */
   signal: number;
 
   /**
-   * Optional. How long the process ran. Absent: not known.
+   * Optional. How long the process ran. Absent means not known.
    *
    * @generated from field: google.protobuf.Duration duration = 3;
    */
@@ -609,7 +611,7 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
   detail: string;
 
   /**
-   * Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none.
+   * Set by the coordinator. The shutdown request that the member had approved. Empty if it had approved none.
    *
    * @generated from field: string approved_request_id = 5;
    */
@@ -651,7 +653,7 @@ export type Attachment = Message$1<"teamwire.v1.Attachment"> & {
   mediaType: string;
 
   /**
-   * Optional. Its size in bytes. Zero: not known.
+   * Optional. Its size in bytes. Zero means not known.
    *
    * @generated from field: uint64 size_bytes = 3;
    */
@@ -764,7 +766,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
   targetIncarnation: bigint;
 
   /**
-   * Set by the sender. The message that this one answers. Empty: none.
+   * Set by the sender. The message that this one answers. Empty means none.
    *
    * @generated from field: string in_reply_to = 9;
    */
@@ -779,15 +781,16 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
 
   /**
    * Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
-   * `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call had no such key, or its value had
-   * another form; always empty in a notice. The recipient may continue the trace.
+   * `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty if the call had no such key, or its value
+   * had another form; always empty in a notice. The recipient may continue the trace.
    *
    * @generated from field: string trace_parent = 11;
    */
   traceParent: string;
 
   /**
-   * Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply.
+   * Set by the coordinator. If true, this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects
+   * no reply.
    *
    * @generated from field: bool prompt = 12;
    */
@@ -906,7 +909,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
    * Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
    * sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
    * first reply again, with `replayed` set. With another payload, it fails with IDEMPOTENCY_KEY_REUSED. Each caller in each
-   * team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
+   * team has its own keys, and the coordinator keeps them for 24 hours or more. Empty means no de-duplication.
    *
    * @generated from field: string idempotency_key = 2;
    */
@@ -1080,26 +1083,26 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   /**
    * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session is a reconnect if the session that
    * it replaces had the same instance_id. The lead gets no notice of a reconnect. A message that both sessions delivered counts
-   * as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: each session
-   * counts as a new process.
+   * as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. If empty, each
+   * session counts as a new process.
    *
    * @generated from field: string instance_id = 1;
    */
   instanceId: string;
 
   /**
-   * Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
-   * default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this
-   * bound or unacked_bytes_max.
+   * Optional. How many messages may be unacknowledged at a time. Zero means the coordinator's `limits.unacked_messages_max`,
+   * by default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds
+   * this bound or unacked_bytes_max.
    *
    * @generated from field: uint32 unacked_messages_max = 2;
    */
   unackedMessagesMax: number;
 
   /**
-   * Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`,
-   * by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this bound by itself is delivered when
-   * no other message is unacknowledged.
+   * Optional. How many bytes of messages may be unacknowledged at a time. Zero means the coordinator's
+   * `limits.unacked_bytes_max`, by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this
+   * bound by itself is delivered when no other message is unacknowledged.
    *
    * @generated from field: uint32 unacked_bytes_max = 3;
    */
@@ -1319,7 +1322,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
   detail: string;
 
   /**
-   * Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily.
+   * Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty if the member is leaving voluntarily.
    *
    * @generated from field: string request_id = 3;
    */
@@ -1340,7 +1343,7 @@ export const SessionClosingSchema: GenMessage<SessionClosing> = /*@__PURE__*/
  */
 export type AckRequest = Message$1<"teamwire.v1.AckRequest"> & {
   /**
-   * The id of the session that delivered the messages. Empty: the member acknowledges outside any session, as
+   * The id of the session that delivered the messages. Empty if the member acknowledges outside any session, as
    * the command line does.
    *
    * @generated from field: string session_id = 1;
@@ -1467,14 +1470,14 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
   queuedAt?: Timestamp | undefined;
 
   /**
-   * When it was last delivered. Absent: never, or no longer known.
+   * When it was last delivered. Absent means never, or no longer known.
    *
    * @generated from field: google.protobuf.Timestamp delivered_at = 4;
    */
   deliveredAt?: Timestamp | undefined;
 
   /**
-   * When it was acknowledged or dead-lettered. Absent: not yet.
+   * When it was acknowledged or dead-lettered. Absent means not yet.
    *
    * @generated from field: google.protobuf.Timestamp finished_at = 5;
    */
@@ -1516,14 +1519,14 @@ export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
  */
 export type ListInboxRequest = Message$1<"teamwire.v1.ListInboxRequest"> & {
   /**
-   * Optional. How many messages at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+   * Optional. How many messages at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 1;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply. Empty means the first page.
    *
    * @generated from field: string page_token = 2;
    */
@@ -1537,7 +1540,7 @@ export type ListInboxRequest = Message$1<"teamwire.v1.ListInboxRequest"> & {
   team: string;
 
   /**
-   * Whose inbox; see DirectMessage.recipient. Empty: the caller's own.
+   * Whose inbox; see DirectMessage.recipient. Empty means the caller's own.
    *
    * @generated from field: string member = 4;
    */
@@ -1572,7 +1575,7 @@ export type ListInboxResponse = Message$1<"teamwire.v1.ListInboxResponse"> & {
   total: bigint;
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 3;
    */

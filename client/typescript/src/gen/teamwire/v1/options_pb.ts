@@ -44,21 +44,21 @@ export type CallPolicy = Message<"teamwire.v1.CallPolicy"> & {
   audit: AuditClass;
 
   /**
-   * The field of the request that names the team, for the audit log. Empty: the caller's team.
+   * The field of the request that names the team, for the audit log. Empty means the caller's team.
    *
    * @generated from field: string audited_team = 3;
    */
   auditedTeam: string;
 
   /**
-   * The field of the request that names what the call changes within the team, for the audit log. Empty: no field does.
+   * The field of the request that names what the call changes within the team, for the audit log. Empty if no field does.
    *
    * @generated from field: string audited_object = 4;
    */
   auditedObject: string;
 
   /**
-   * True: the call itself renews the caller's lease, or ends its life. False: a successful call counts as a heartbeat.
+   * If true, the call itself renews the caller's lease, or ends its life. If false, a successful call counts as a heartbeat.
    *
    * @generated from field: bool settles_lease = 5;
    */
@@ -93,14 +93,14 @@ export type ReasonPolicy = Message<"teamwire.v1.ReasonPolicy"> & {
   retry: Retry;
 
   /**
-   * True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed.
+   * If true, the call may have changed something (with DURABILITY_NOT_REACHED, it has). If false, nothing was changed.
    *
    * @generated from field: bool outcome_unknown = 3;
    */
   outcomeUnknown: boolean;
 
   /**
-   * True: the client reopens a stream that ends for this reason, even if `retry` says that it does not repeat calls
+   * If true, the client reopens a stream that ends for this reason, even if `retry` says that it does not repeat calls
    * automatically.
    *
    * @generated from field: bool stream_reopens = 4;
@@ -122,8 +122,8 @@ export const ReasonPolicySchema: GenMessage<ReasonPolicy> = /*@__PURE__*/
  */
 export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
   /**
-   * True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
-   * event, such as a crash.
+   * If true, every notice of this kind is important. If false, a notice of this kind is important only if it reports an
+   * important event, such as a crash.
    *
    * @generated from field: bool important = 1;
    */
@@ -181,7 +181,7 @@ export const RequestPolicySchema: GenMessage<RequestPolicy> = /*@__PURE__*/
  */
 export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
   /**
-   * How long the call waits if the request leaves the field out. Absent: such a call does not wait.
+   * How long the call waits if the request leaves the field out. If absent, such a call does not wait.
    *
    * @generated from field: google.protobuf.Duration default = 1;
    */
@@ -231,21 +231,21 @@ export type KindPolicy = Message<"teamwire.v1.KindPolicy"> & {
   goesTo: string;
 
   /**
-   * The kind that answers it. Empty: it expects no answer.
+   * The kind that answers it. Empty if it expects no answer.
    *
    * @generated from field: string answered_by = 4;
    */
   answeredBy: string;
 
   /**
-   * True: the sender may leave the recipient out.
+   * If true, the sender may leave the recipient out.
    *
    * @generated from field: bool recipient_is_optional = 5;
    */
   recipientIsOptional: boolean;
 
   /**
-   * True: a recipient may reply to it with a message. False: it wants no reply, or a decision.
+   * If true, a recipient may reply to it with a message. If false, it wants no reply, or a decision.
    *
    * @generated from field: bool invites_reply = 6;
    */

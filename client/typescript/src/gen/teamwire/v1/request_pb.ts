@@ -97,14 +97,14 @@ export type Request = Message<"teamwire.v1.Request"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
-   * When it left the pending state. Absent: it is still pending.
+   * When it left the pending state. Absent if it is still pending.
    *
    * @generated from field: google.protobuf.Timestamp decided_at = 11;
    */
   decidedAt?: Timestamp | undefined;
 
   /**
-   * Who answered. Absent: it has no answer.
+   * Who answered. Absent if it has no answer.
    *
    * @generated from field: teamwire.v1.Sender decided_by = 12;
    */
@@ -125,7 +125,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
   cancelCause: CancelCause;
 
   /**
-   * The message that carried the answer. Empty: it has no answer.
+   * The message that carried the answer. Empty if it has no answer.
    *
    * @generated from field: string answer_message_id = 15;
    */
@@ -148,7 +148,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
   tool: string;
 
   /**
-   * The summary of a plan or of a permission request. Empty: none was given.
+   * The summary of a plan or of a permission request. Empty if none was given.
    *
    * @generated from field: string summary = 18;
    */
@@ -253,14 +253,14 @@ export type ListRequestsRequest = Message<"teamwire.v1.ListRequestsRequest"> & {
   member: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 5;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
    *
    * @generated from field: string page_token = 6;
    */
@@ -288,7 +288,7 @@ export type ListRequestsResponse = Message<"teamwire.v1.ListRequestsResponse"> &
   requests: Request[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -323,7 +323,7 @@ export type WaitForDecisionRequest = Message<"teamwire.v1.WaitForDecisionRequest
   requestId: string;
 
   /**
-   * Optional. How long to wait, up to 60 s. Absent: 30 s. Larger values are treated as 60 s. Call again to wait longer.
+   * Optional. How long to wait, up to 60 s. Absent means 30 s. Larger values are treated as 60 s. Call again to wait longer.
    *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */

@@ -63,7 +63,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
 
   /**
    * Pending: the member that it is assigned to. In progress: the member that has claimed it. Completed: the member that
-   * completed it or, if the lead or the operator completed it, the member that owned it then. Empty: no member.
+   * completed it or, if the lead or the operator completed it, the member that owned it then. Empty means no member.
    *
    * @generated from field: string owner = 6;
    */
@@ -77,7 +77,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   blockedBy: bigint[];
 
   /**
-   * The tasks in `blocked_by` that are not completed yet. Empty: nothing blocks it.
+   * The tasks in `blocked_by` that are not completed yet. Empty if nothing blocks it.
    *
    * @generated from field: repeated uint64 waiting_for = 8;
    */
@@ -162,7 +162,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   releasedBecause: string;
 
   /**
-   * When it last returned to the board. Absent: it never did.
+   * When it last returned to the board. Absent if it never did.
    *
    * @generated from field: google.protobuf.Timestamp released_at = 20;
    */
@@ -365,21 +365,21 @@ export type ListTasksRequest = Message<"teamwire.v1.ListTasksRequest"> & {
   owner: string;
 
   /**
-   * Optional. True: only tasks that ClaimNextTask could return to a member: pending and unblocked.
+   * Optional. If true, only tasks that ClaimNextTask could return to a member: pending and unblocked.
    *
    * @generated from field: bool ready_only = 4;
    */
   readyOnly: boolean;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 5;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty means the first page.
    *
    * @generated from field: string page_token = 6;
    */
@@ -407,7 +407,7 @@ export type ListTasksResponse = Message<"teamwire.v1.ListTasksResponse"> & {
   tasks: Task[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -491,7 +491,7 @@ export type UpdateTaskRequest = Message<"teamwire.v1.UpdateTaskRequest"> & {
   taskId: bigint;
 
   /**
-   * Optional. The call fails with TASK_CHANGED unless the task has this version. Zero: any version.
+   * Optional. The call fails with TASK_CHANGED unless the task has this version. Zero means any version.
    *
    * @generated from field: uint64 expected_version = 3;
    */
@@ -519,7 +519,7 @@ export type UpdateTaskRequest = Message<"teamwire.v1.UpdateTaskRequest"> & {
   activeForm?: string | undefined;
 
   /**
-   * The member to assign it to. It gets a notice, unless it is the caller. Empty: no member.
+   * The member to assign it to. It gets a notice, unless it is the caller. Empty means no member.
    *
    * @generated from field: optional string owner = 7;
    */
@@ -673,7 +673,7 @@ export type ClaimNextTaskRequest = Message<"teamwire.v1.ClaimNextTaskRequest"> &
   idempotencyKey: string;
 
   /**
-   * Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent: not at all.
+   * Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent means not at all.
    *
    * @generated from field: google.protobuf.Duration wait = 2;
    */
@@ -694,7 +694,7 @@ export const ClaimNextTaskRequestSchema: GenMessage<ClaimNextTaskRequest> = /*@_
  */
 export type ClaimNextTaskResponse = Message<"teamwire.v1.ClaimNextTaskResponse"> & {
   /**
-   * The claim. Absent: no task is available now.
+   * The claim. Absent if no task is available now.
    *
    * @generated from field: teamwire.v1.Claim claim = 1;
    */

@@ -204,21 +204,21 @@ export type Member = Message<"teamwire.v1.Member"> & {
   exit?: ExitReport | undefined;
 
   /**
-   * The summary of its last Heartbeat. Empty: none.
+   * The summary of its last Heartbeat. Empty means none.
    *
    * @generated from field: string last_summary = 9;
    */
   lastSummary: string;
 
   /**
-   * The shutdown request that is pending for it. Empty: none.
+   * The shutdown request that is pending for it. Empty means none.
    *
    * @generated from field: string pending_shutdown = 10;
    */
   pendingShutdown: string;
 
   /**
-   * Its own plan that awaits an answer. Empty: none.
+   * Its own plan that awaits an answer. Empty means none.
    *
    * @generated from field: string pending_plan = 11;
    */
@@ -246,14 +246,14 @@ export type Member = Message<"teamwire.v1.Member"> & {
   connected: boolean;
 
   /**
-   * The remaining time of its lease. Zero: the lease has run out. A detached life with no time left is away.
+   * The remaining time of its lease. Zero if the lease has run out. A detached life with no time left is away.
    *
    * @generated from field: google.protobuf.Duration lease_left = 15;
    */
   leaseLeft?: Duration | undefined;
 
   /**
-   * True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
+   * If true, its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
    *
    * @generated from field: bool inbox_full = 16;
    */
@@ -281,43 +281,43 @@ export type Member = Message<"teamwire.v1.Member"> & {
   pendingPermissions: string[];
 
   /**
-   * What its program has used in this life. Absent: nothing was reported.
+   * What its program has used in this life. Absent if nothing was reported.
    *
    * @generated from field: teamwire.v1.Usage usage = 22;
    */
   usage?: Usage | undefined;
 
   /**
-   * What its programs have used in all of its lives. Absent: nothing was reported.
+   * What its programs have used in all of its lives. Absent if nothing was reported.
    *
    * @generated from field: teamwire.v1.Usage total_usage = 23;
    */
   totalUsage?: Usage | undefined;
 
   /**
-   * The host that started it, or is to start it. Empty: it was not ordered from a host.
+   * The host that started it, or is to start it. Empty if it was not ordered from a host.
    *
    * @generated from field: string spawned_on = 24;
    */
   spawnedOn: string;
 
   /**
-   * With MEMBER_STATE_SPAWNING: the pending order. Empty: none.
+   * With MEMBER_STATE_SPAWNING: the pending order. Empty means none.
    *
    * @generated from field: string pending_order = 25;
    */
   pendingOrder: string;
 
   /**
-   * The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
-   * nothing was reported.
+   * The turns of its program that have failed in a row, in a life that has not ended. Absent if the latest turn has not
+   * failed, or nothing was reported.
    *
    * @generated from field: teamwire.v1.FailedTurns failed_turns = 26;
    */
   failedTurns?: FailedTurns | undefined;
 
   /**
-   * What its program is and does, in a life that has not ended. Absent: nothing was reported.
+   * What its program is and does, in a life that has not ended. Absent if nothing was reported.
    *
    * @generated from field: teamwire.v1.Program program = 27;
    */
@@ -373,7 +373,7 @@ export type MemberAttributes = Message<"teamwire.v1.MemberAttributes"> & {
   labels: { [key: string]: string };
 
   /**
-   * Optional. True: it must have a plan approved before it may work on tasks. An invitation may also require it.
+   * Optional. If true, it must have a plan approved before it may work on tasks. An invitation may also require it.
    *
    * @generated from field: bool plan_mode_required = 6;
    */
@@ -408,8 +408,8 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
   description: string;
 
   /**
-   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator`, `coordinator` and `team-lead` are
-   * reserved.
+   * Optional. The lead's name; same syntax as `name`. Empty means `lead`. The names `operator`, `coordinator` and `team-lead`
+   * are reserved.
    *
    * @generated from field: string lead_name = 3;
    */
@@ -528,14 +528,14 @@ export const GetTeamResponseSchema: GenMessage<GetTeamResponse> = /*@__PURE__*/
  */
 export type ListTeamsRequest = Message<"teamwire.v1.ListTeamsRequest"> & {
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 1;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply. Empty means the first page.
    *
    * @generated from field: string page_token = 2;
    */
@@ -563,7 +563,7 @@ export type ListTeamsResponse = Message<"teamwire.v1.ListTeamsResponse"> & {
   teams: Team[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -627,35 +627,35 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
   team: string;
 
   /**
-   * Optional. The one name that the token may be used for. Empty: any free name.
+   * Optional. The one name that the token may be used for. Empty means any free name.
    *
    * @generated from field: string member = 2;
    */
   member: string;
 
   /**
-   * Optional. How many joins the token is valid for, 1 to 1,000. Zero: 1.
+   * Optional. How many joins the token is valid for, 1 to 1,000. Zero means 1.
    *
    * @generated from field: uint32 uses_max = 3;
    */
   usesMax: number;
 
   /**
-   * Optional. How long the token is valid, 1 s to 30 days. Absent: 15 min.
+   * Optional. How long the token is valid, 1 s to 30 days. Absent means 15 min.
    *
    * @generated from field: google.protobuf.Duration ttl = 4;
    */
   ttl?: Duration | undefined;
 
   /**
-   * Optional. True: members that join with it must have a plan approved before they may work on tasks.
+   * Optional. If true, members that join with it must have a plan approved before they may work on tasks.
    *
    * @generated from field: bool plan_mode_required = 5;
    */
   planModeRequired: boolean;
 
   /**
-   * Optional. True: the token is for hosts (ROLE_HOST), not for teammates.
+   * Optional. If true, the token is for hosts (ROLE_HOST), not for teammates.
    *
    * @generated from field: bool host = 6;
    */
@@ -721,7 +721,7 @@ export type CreateObserverRequest = Message<"teamwire.v1.CreateObserverRequest">
   team: string;
 
   /**
-   * Optional. How long the credential is valid, 1 s to 365 days. Absent: 24 h.
+   * Optional. How long the credential is valid, 1 s to 365 days. Absent means 24 h.
    *
    * @generated from field: google.protobuf.Duration ttl = 2;
    */
@@ -809,9 +809,9 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   previousExit?: ExitReport | undefined;
 
   /**
-   * Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
-   * and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
-   * token stays valid.
+   * Optional. If true, the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts
+   * (InviteRequest.host) and with a host's credential, and false with every other credential. Otherwise the call fails with
+   * INVALID_FIELD, and the token stays valid.
    *
    * @generated from field: bool host = 6;
    */
@@ -867,14 +867,14 @@ export const JoinResponseSchema: GenMessage<JoinResponse> = /*@__PURE__*/
  */
 export type LeaveRequest = Message<"teamwire.v1.LeaveRequest"> & {
   /**
-   * Optional. How the process ended. Absent: unknown.
+   * Optional. How the process ended. Absent means unknown.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 1;
    */
   exit?: ExitReport | undefined;
 
   /**
-   * Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
+   * Optional. If true, the caller's process is still running, and its runner will call Leave again, to report how the process
    * ended. The member becomes `stopping`. Its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and an empty
    * SessionClosing.request_id. `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
    *
@@ -919,14 +919,14 @@ export type ListMembersRequest = Message<"teamwire.v1.ListMembersRequest"> & {
   team: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
+   * Optional. How many at most, 1 to 1,000. Zero means 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 2;
    */
   pageSize: number;
 
   /**
-   * Optional. The `next_page_token` of the previous reply. Empty: the first page.
+   * Optional. The `next_page_token` of the previous reply. Empty means the first page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -961,7 +961,7 @@ export type DiagnoseRequest = Message<"teamwire.v1.DiagnoseRequest"> & {
   member: string;
 
   /**
-   * Optional. How long something can take before it is a problem, 0 or more. Absent: 30 s.
+   * Optional. How long something can take before it is a problem, 0 or more. Absent means 30 s.
    *
    * @generated from field: google.protobuf.Duration patience = 3;
    */
@@ -1017,21 +1017,21 @@ export type Finding = Message<"teamwire.v1.Finding"> & {
   severity: Severity;
 
   /**
-   * The member or host that it is about. Empty: the team.
+   * The member or host that it is about. Empty means the team.
    *
    * @generated from field: string member = 3;
    */
   member: string;
 
   /**
-   * The message that it is about. Empty: none.
+   * The message that it is about. Empty means none.
    *
    * @generated from field: string message_id = 4;
    */
   messageId: string;
 
   /**
-   * The pending request that it is about. Empty: none.
+   * The pending request that it is about. Empty means none.
    *
    * @generated from field: string request_id = 5;
    */
@@ -1073,7 +1073,7 @@ export type ListMembersResponse = Message<"teamwire.v1.ListMembersResponse"> & {
   members: Member[];
 
   /**
-   * For the next page. Empty: this is the last one.
+   * For the next page. Empty if this is the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -1101,7 +1101,7 @@ export type HeartbeatRequest = Message<"teamwire.v1.HeartbeatRequest"> & {
   activity: Activity;
 
   /**
-   * Optional. One line, up to 200 characters: what it did last. Empty: no change.
+   * Optional. One line, up to 200 characters: what it did last. Empty means no change.
    *
    * @generated from field: string summary = 2;
    */
@@ -1137,7 +1137,7 @@ export type WorkFailure = Message<"teamwire.v1.WorkFailure"> & {
   exit?: ExitReport | undefined;
 
   /**
-   * Optional. The task that it was given. Zero: it was given messages.
+   * Optional. The task that it was given. Zero if it was given messages.
    *
    * @generated from field: uint64 task_id = 2;
    */
@@ -1328,7 +1328,7 @@ export type SetNoticeLevelRequest = Message<"teamwire.v1.SetNoticeLevelRequest">
   team: string;
 
   /**
-   * The member: see DirectMessage.recipient. Empty: the caller.
+   * The member: see DirectMessage.recipient. Empty means the caller.
    *
    * @generated from field: string member = 2;
    */

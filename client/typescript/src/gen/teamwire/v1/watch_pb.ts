@@ -39,7 +39,7 @@ export type WatchTeamRequest = Message<"teamwire.v1.WatchTeamRequest"> & {
   team: string;
 
   /**
-   * Optional. The `resume_token` of the last frame that the client has processed. Empty: begins with a snapshot.
+   * Optional. The `resume_token` of the last frame that the client has processed. If empty, begins with a snapshot.
    *
    * @generated from field: string resume_token = 2;
    */
@@ -60,7 +60,7 @@ export const WatchTeamRequestSchema: GenMessage<WatchTeamRequest> = /*@__PURE__*
  */
 export type WatchTeamResponse = Message<"teamwire.v1.WatchTeamResponse"> & {
   /**
-   * True: a snapshot begins with this frame. The client forgets all items that it has.
+   * If true, a snapshot begins with this frame. The client forgets all items that it has.
    *
    * @generated from field: bool reset = 1;
    */
@@ -82,7 +82,7 @@ export type WatchTeamResponse = Message<"teamwire.v1.WatchTeamResponse"> & {
   removed: TeamItemKey[];
 
   /**
-   * True: the client has the current state of everything. False: more frames follow at once.
+   * If true, the client has the current state of everything. If false, more frames follow at once.
    *
    * @generated from field: bool caught_up = 4;
    */
