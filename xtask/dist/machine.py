@@ -24,8 +24,8 @@ def eventually(what, condition):
 class Machine:
     """Someone's machine, on which nothing is installed but one program. Everything on it ends with the `with` block."""
 
-    def __init__(self, program):
-        self.program = program
+    def __init__(self, program, listen="127.0.0.1:0"):
+        self.program, self.listen = program, listen
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -41,7 +41,7 @@ class Machine:
     def environment(self):
         """Returns the environment of its commands."""
         path = f"{self.program.parent}:{os.environ['PATH']}"
-        ours = {"HOME": self.home, "PATH": path, "TEAMWIRE_LISTEN": "127.0.0.1:0"}
+        ours = {"HOME": self.home, "PATH": path, "TEAMWIRE_LISTEN": self.listen}
         # Below the home directory unless these say otherwise.
         return {name: value for name, value in clean_environment().items() if not name.startswith("XDG_")} | ours
 

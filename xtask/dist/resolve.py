@@ -16,7 +16,7 @@ import threading
 from machine import Machine
 from source import failed, run
 
-# The coordinator's default one, which is free in a new network.
+# Free in a new network.
 PORT = 7420
 SERVED = b"\x06served\x07example\x00"
 MODULE = "__attribute__((constructor)) static void load(void) { *(volatile int *)0 = 0; }"
@@ -56,7 +56,7 @@ def main(program, root):
     threading.Thread(target=serve, args=(server,), daemon=True).start()
     furnish(root)
     shutil.copy(program, root / "teamwire")
-    with Machine(program) as machine:
+    with Machine(program, f"127.0.0.1:{PORT}") as machine:
         machine.lead()
         # 69: it cannot be reached.
         for name, expected in (("listed.example", 0), ("served.example", 0), ("unknown.example", 69)):
