@@ -245,7 +245,7 @@ fn the_lead_sees_whose_turns_fail(world: World) {
     std::fs::write(world.home("checker").join("ok"), "").unwrap();
     eventually("it no longer fails", || line_of().filter(|line| !line.contains("failing")));
 
-    let bob = world.run("bob", &[], "hear; exit 3").ready();
+    let bob = world.run("bob", &[], "grep -q hello; exit 3").ready();
     world.cli(LEAD, &["send", "bob", "hello"]).succeeds();
     assert_eq!(bob.exit(), 3);
     let status = lead.does("TeamStatus", json!({}));
