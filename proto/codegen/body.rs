@@ -81,7 +81,7 @@ fn requests(pool: &DescriptorPool) -> String {
     let unspecified = std::iter::once(("Unspecified".to_owned(), "None".to_owned()));
     let message = by_variant(
         "message(self) -> Option<Kind>",
-        "Returns the kind of the message that makes a request of this kind. None: unspecified.",
+        "Returns the kind of the message that makes a request of this kind. `None` if it is unspecified.",
         unspecified.chain(kinds.values().skip(1).map(arm)),
     );
     format!("impl v1::RequestKind {{\n{message}}}\n")
@@ -145,7 +145,7 @@ fn kind(rows: &[Row]) -> String {
         ),
         by_variant(
             "answered_by(self) -> Option<Self>",
-            "Returns the kind that answers it. None: it makes no request.",
+            "Returns the kind that answers it. `None` if it makes no request.",
             arms(|row| match row.answered_by.as_str() {
                 "" => "None".to_owned(),
                 kind => format!("Some(Self::{})", camel(kind)),
@@ -168,7 +168,7 @@ fn compose(rows: &[Row]) -> String {
     };
     let arms: String = sendable(rows).map(arm).collect();
     format!(
-        "impl Kind {{\n/// Makes a body of this kind. Parts that the kind does not have are left out. None: clients cannot send it.\n\
+        "impl Kind {{\n/// Makes a body of this kind. Parts that the kind does not have are left out. `None` if clients cannot send it.\n\
          #[allow(clippy::needless_update)]\n\
          pub fn compose(self, parts: Parts) -> Option<send_request::Body> {{\nSome(match self {{\n{arms}_ => return None,\n}})\n}}\n}}\n"
     )
@@ -197,12 +197,12 @@ fn view<'a>(module: &str, rows: impl Iterator<Item = &'a Row>) -> String {
     let kinds: String = rows.iter().map(|row| format!("Self::{0}(_) => Kind::{0},\n", row.variant)).collect();
     format!(
         "impl {module}::Body {{\n/// Returns the kind.\npub const fn kind(&self) -> Kind {{\nmatch self {{\n{kinds}}}\n}}\n{}{}{}{}{}{}}}\n",
-        text("recipient", "Returns the recipient as the sender wrote it. Empty: the kind has none."),
-        text("summary", "Returns the summary. Empty: none was given, or the kind has none."),
-        text("tool", "Returns what the sender asks to use. Empty: the kind names no tool."),
+        text("recipient", "Returns the recipient as the sender wrote it. Empty if the kind has none."),
+        text("summary", "Returns the summary. Empty if none was given, or the kind has none."),
+        text("tool", "Returns what the sender asks to use. Empty if the kind names no tool."),
         method(
             "request_id(&self) -> &str",
-            "Returns the id of the request that it answers. Empty: it answers none.",
+            "Returns the id of the request that it answers. Empty if it answers none.",
             // A notice names a request, too, and answers none.
             &|row| row.has("approve").then(|| "&body.request_id".to_owned()),
             "\"\"",
@@ -215,7 +215,7 @@ fn view<'a>(module: &str, rows: impl Iterator<Item = &'a Row>) -> String {
         ),
         method(
             "approve(&self) -> Option<bool>",
-            "Returns the decision. None: it was not given, or the kind answers nothing.",
+            "Returns the decision. `None` if it was not given, or the kind answers nothing.",
             &|row| row.has("approve").then(|| "body.approve".to_owned()),
             "None",
         ),

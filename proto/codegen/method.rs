@@ -57,7 +57,7 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
         ),
         by_variant(
             "wait(self) -> Option<Wait>",
-            "Returns how long the coordinator may hold back its reply. None: it answers at once.",
+            "Returns how long the coordinator may hold back its reply. `None` if it answers at once.",
             arms(&|method| wait(pool, method)),
         ),
         by_variant(

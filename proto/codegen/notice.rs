@@ -43,7 +43,7 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
     let abouts: String =
         arms(|row| row.about.clone()).map(|(variant, about)| format!("NoticeKind::{variant} => {about},\n")).collect();
     format!(
-        "impl NoticeKind {{\n{}{}}}\nimpl Notice {{\n/// Returns the name or id of what the notice is about. Empty: the team.\n\
+        "impl NoticeKind {{\n{}{}}}\nimpl Notice {{\n/// Returns the name or id of what the notice is about. Empty means the team.\n\
          pub fn about(&self) -> String {{\nmatch self.kind() {{\n{abouts}}}\n}}\n}}\n",
         by_variant(
             "is_important(self) -> bool",

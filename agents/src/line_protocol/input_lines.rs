@@ -39,7 +39,7 @@ pub(crate) struct Welcome {
     pub(crate) plan_required: bool,
 }
 
-/// Returns what a program reads first. `roster`: the first page of the team's members; None: unknown.
+/// Returns what a program reads first. `roster`: the first page of the team's members; `None` if it is unknown.
 pub(crate) fn welcome(
     joined: &v1::JoinResponse,
     roster: Option<&v1::ListMembersResponse>,
