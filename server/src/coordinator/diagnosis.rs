@@ -16,7 +16,6 @@ use crate::{
         identity::{CallerCredentials, Principal},
         page::SEARCHED_BYTES_MAX,
         query::{self, ReceiptFacts},
-        quota::{FULL_PERCENT, HeldBytes},
         records::{MemberRecord, TeamRecord},
     },
     store::{Leases, Namespace, Range},
@@ -27,7 +26,6 @@ const ENTRIES_MAX: usize = 200;
 
 /// What a diagnosis is about.
 struct Diagnosis<'d> {
-    who: &'d CallerCredentials,
     request: &'d v1::DiagnoseRequest,
     namespace: &'d Namespace,
     team: &'d TeamRecord,
@@ -62,11 +60,8 @@ impl Coordinator {
         let ages = Ages::new(leases.now_ms, request.patience.as_ref())?;
         // What cannot be counted is not full.
         let held = self.held(&namespace).await.ok();
-        let is_full =
-            |held: HeldBytes| held.team.saturating_mul(100) / self.limits.team_bytes_max.max(1) >= FULL_PERCENT;
-        let asker = Asker::new(&caller, held.is_some_and(is_full));
+        let asker = Asker::new(&caller, held.is_some_and(|held| held.is_team_full(&self.limits)));
         let mut diagnosis = Diagnosis {
-            who,
             request,
             namespace: &namespace,
             team: &team,
@@ -232,7 +227,7 @@ impl Coordinator {
     /// Returns the newest entries of the history that the caller may see, the oldest first.
     async fn newest_entries(&self, diagnosis: &mut Diagnosis<'_>) -> Result<Vec<v1::HistoryEntry>, Refusal> {
         let query = HistoryQuery { limit: ENTRIES_MAX, newest: true, ..HistoryQuery::default() };
-        let page = self.history(diagnosis.who, &diagnosis.request.team, &query).await?;
+        let page = self.search_history(diagnosis.namespace, diagnosis.team, diagnosis.caller, &query).await?;
         diagnosis.examined += page.examined;
         Ok(page.entries)
     }

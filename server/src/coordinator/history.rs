@@ -11,9 +11,10 @@ use teamwire_proto::{
 use super::{Coordinator, batch::Batch, messages::ReceiptLookup, store_errors::corrupt};
 use crate::{
     domain::{
-        identity::CallerCredentials,
+        identity::{CallerCredentials, Principal},
         page::{PAGE_BYTES_MAX, Page, SEARCHED_BYTES_MAX, SEARCHED_MAX},
         query,
+        records::TeamRecord,
         search::Needle,
         streams::HISTORY,
     },
@@ -36,6 +37,17 @@ impl Coordinator {
         query: &HistoryQuery,
     ) -> Result<HistoryPage, Refusal> {
         let (namespace, team, caller) = self.caller(who, named).await?;
+        self.search_history(&namespace, &team, &caller, query).await
+    }
+
+    /// Returns that page for a caller that is known already.
+    pub(super) async fn search_history(
+        &self,
+        namespace: &Namespace,
+        team: &TeamRecord,
+        caller: &Principal,
+        query: &HistoryQuery,
+    ) -> Result<HistoryPage, Refusal> {
         let filter = query.filter.clone().unwrap_or_default();
         let member = match filter.member.as_str() {
             "" => None,
@@ -52,10 +64,10 @@ impl Coordinator {
         let mut turn = TURN_BYTES;
         loop {
             let range = Range { first, last, limit: batch.size(), newest_first: query.newest };
-            let raw = self.entries(&namespace, HISTORY, range).await?;
+            let raw = self.entries(namespace, HISTORY, range).await?;
             let is_last = raw.len() < range.limit;
             let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
-            let joined = self.join_history(&namespace, raw).await?;
+            let joined = self.join_history(namespace, raw).await?;
             let sizes: Vec<usize> = joined.iter().map(v1::HistoryEntry::encoded_len).collect();
             batch.had(sizes.len(), sizes.iter().sum());
             for (mut entry, bytes) in joined.into_iter().zip(sizes) {
@@ -71,14 +83,14 @@ impl Coordinator {
                 }
                 entries_left -= 1;
                 bytes_left = bytes_left.saturating_sub(bytes);
-                if query::may_see_entry(&caller, &entry)
+                if query::may_see_entry(caller, &entry)
                     && query::passes(&filter, member.as_ref(), &entry)
                     && needle.as_ref().is_none_or(|needle| needle.is_in(&entry))
                 {
                     if filter.include_receipts
                         && let Some(Event::Message(message)) = &entry.event
                     {
-                        entry.receipts = self.receipts(&namespace, message, &mut lookup).await?;
+                        entry.receipts = self.receipts(namespace, message, &mut lookup).await?;
                     }
                     if !page.add(entry) {
                         more = true;

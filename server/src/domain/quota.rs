@@ -126,6 +126,11 @@ impl HeldBytes {
         self.parts(limits).iter().map(|(_, held, max)| percent(*held, *max)).max().unwrap_or(0)
     }
 
+    /// Returns whether the team counts as full, because little more fits.
+    pub fn is_team_full(&self, limits: &Limits) -> bool {
+        percent(self.team, limits.team_bytes_max) >= FULL_PERCENT
+    }
+
     /// Returns the parts that have used much of their quota.
     pub(super) fn nearly_full(&self, limits: &Limits) -> Vec<NearlyFull> {
         let found = self.parts(limits).into_iter().filter_map(|(what, held, max)| {
