@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
 };
-use teamwire_proto::v1::ExitReport;
+use teamwire_proto::{v1::ExitReport, word};
 
 use crate::profiles::CONTAINER;
 
@@ -35,8 +35,8 @@ pub(crate) struct End {
 
 impl End {
     fn new(sentence: &str, code: Option<i32>, last_lines: Option<&str>) -> Self {
-        let sentence = one_line(sentence, LINE_CHARS_MAX);
-        let detail = one_line(&sentence, DETAIL_CHARS_MAX);
+        let sentence = word::shorten(sentence, LINE_CHARS_MAX);
+        let detail = word::shorten(&sentence, DETAIL_CHARS_MAX);
         let lines = last_lines.map(str::trim).filter(|lines| !lines.is_empty());
         let reason = lines.map_or_else(|| sentence.clone(), |lines| format!("{sentence}\n{lines}"));
         let code = code.filter(|code| (0..=255).contains(code));
@@ -232,19 +232,9 @@ fn text_of(status: &PodStatus) -> String {
 
 /// Returns a sentence whose second part is Kubernetes' own message.
 fn sentence(what: &str, message: &str) -> String {
-    let message = one_line(message, LINE_CHARS_MAX);
+    let message = word::shorten(message, LINE_CHARS_MAX);
     let message = message.trim_end_matches('.');
     if message.is_empty() { format!("{what}.") } else { format!("{what}: {message}.") }
-}
-
-/// Returns a text on one line, truncated to a number of characters.
-fn one_line(text: &str, chars_max: usize) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let line = words.join(" ");
-    if line.chars().count() <= chars_max {
-        return line;
-    }
-    line.chars().take(chars_max - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

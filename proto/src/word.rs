@@ -1,5 +1,7 @@
 //! The words in which people read the protocol's values.
 
+use std::time::Duration;
+
 use crate::{
     duration,
     v1::{
@@ -30,6 +32,15 @@ pub fn count(number: u64, noun: &str) -> String {
         (1, _) => format!("1 {noun}"),
         (_, Some(stem)) => format!("{number} {stem}ries"),
         _ => format!("{number} {noun}s"),
+    }
+}
+
+/// Writes how long something has lasted, in its largest useful unit: `90 s`, `5 min`, `3 h`.
+pub fn age(lasted: Duration) -> String {
+    match lasted.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3_600),
     }
 }
 
@@ -104,8 +115,7 @@ const SHOWN_AT_ENDS: [usize; 2] = [140, 60];
 /// comment may be a command. The summary only replaces a missing detail, and is marked, because the member that asks
 /// can write anything there. The caller must make control characters visible.
 pub fn permission(tool: &str, detail: &str, summary: &str) -> String {
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let lines = detail.split(ends_line).map(words).filter(|line| !line.is_empty());
+    let lines = detail.split(ends_line).map(one_line).filter(|line| !line.is_empty());
     let asked = lines.collect::<Vec<_>>().join(" ⏎ ");
     let (count, [first, last]) = (asked.chars().count(), SHOWN_AT_ENDS);
     let asked = if count <= WHOLE_CHARS_MAX {
@@ -115,9 +125,9 @@ pub fn permission(tool: &str, detail: &str, summary: &str) -> String {
         let end: String = asked.chars().skip(count - last).collect();
         format!("{beginning} …[{} more characters]… {end}", count - first - last)
     };
-    match (words(tool).as_str(), asked.as_str()) {
+    match (one_line(tool).as_str(), asked.as_str()) {
         (tool, "") if !summary.trim().is_empty() => {
-            format!("{tool} (described as: {})", words(summary)).trim_start().to_owned()
+            format!("{tool} (described as: {})", one_line(summary)).trim_start().to_owned()
         }
         (tool, "") => tool.to_owned(),
         ("", asked) => asked.to_owned(),

@@ -138,8 +138,7 @@ impl Doctor {
         }
         match problems {
             0 => Ok(()),
-            1 => Err(Failure::with_code(REFUSED, "Found 1 problem.")),
-            n => Err(Failure::with_code(REFUSED, format!("Found {n} problems."))),
+            count => Err(Failure::with_code(REFUSED, format!("Found {}.", show::count(count as u64, "problem")))),
         }
     }
 }

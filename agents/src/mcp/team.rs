@@ -123,14 +123,10 @@ impl McpServer {
     }
 }
 
-/// Returns how long ago something began, in its largest useful unit.
+/// Returns how long ago something began.
 fn age(since: Option<&prost_types::Timestamp>) -> String {
     let since = since.and_then(|since| SystemTime::try_from(*since).ok());
-    match since.and_then(|since| since.elapsed().ok()).unwrap_or_default().as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3_600),
-    }
+    word::age(since.and_then(|since| since.elapsed().ok()).unwrap_or_default())
 }
 
 fn member_line(member: &v1::Member) -> String {
@@ -140,8 +136,8 @@ fn member_line(member: &v1::Member) -> String {
         _ = write!(line, " on {}", member.spawned_on);
     }
     if let Some(failed) = &member.failed_turns {
-        let turns = if failed.count == 1 { "turn" } else { "turns" };
-        _ = write!(line, ", failing: {} {turns} in a row, last: {}", failed.count, escaped(&failed.error));
+        let turns = word::count(failed.count.into(), "turn");
+        _ = write!(line, ", failing: {turns} in a row, last: {}", escaped(&failed.error));
     }
     if let Some(program) = &member.program {
         if !program.trouble.is_empty() {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use teamwire_client::{Error, v1};
-use teamwire_proto::v1::TaskStatus;
+use teamwire_proto::{v1::TaskStatus, word};
 
 use crate::{agent_text::escaped, visible::shown};
 
@@ -36,5 +36,5 @@ pub(super) fn ids(ids: &[u64]) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    escaped(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+    escaped(&word::one_line(text))
 }

@@ -11,6 +11,15 @@ pub(super) enum Required {
     No,
 }
 
+/// Lists items in a text; if there are more than `max`, only the first.
+pub(super) fn enumerate<T: ToString>(items: &[T], max: usize) -> String {
+    let list = items.iter().take(max).map(T::to_string).collect::<Vec<_>>().join(", ");
+    match items.len().saturating_sub(max) {
+        0 => list,
+        more => format!("{list} and {more} more"),
+    }
+}
+
 /// Checks the content of a message.
 pub(super) fn check_content(text: &str, required: Required, limits: &Limits) -> Result<(), Refusal> {
     if text.is_empty() && required == Required::Yes {

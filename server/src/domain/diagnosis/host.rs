@@ -1,11 +1,15 @@
 //! Findings about hosts.
 
-use teamwire_proto::v1::{self, Finding, FindingClass, MemberState, Severity};
+use teamwire_proto::{
+    v1::{self, Finding, FindingClass, MemberState, Severity},
+    word,
+};
 
 use super::{
-    Ages, Asker, duration_text, enumerate,
+    Ages, Asker, NAMES_MAX,
     finding::{note, problem},
 };
+use crate::domain::text::enumerate;
 
 /// Reports a host that cannot start anyone. `started`: the names of the members that it started and that, as far as is
 /// known, are still running.
@@ -13,7 +17,7 @@ pub fn of_host(asker: &Asker<'_>, ages: Ages, host: &v1::Host, started: &[&str])
     let (name, since) = (&host.name, ages.since(host.state_since.as_ref()));
     match (host.state(), &host.offer) {
         (MemberState::Exited, _) => None,
-        (MemberState::Lost, _) => Some(lost(asker, name, started, &duration_text(since))),
+        (MemberState::Lost, _) => Some(lost(asker, name, started, &word::age(since))),
         (_, Some(offer)) if offer.profiles.is_empty() => Some(note(
             FindingClass::NoProfile,
             name,
@@ -25,7 +29,7 @@ pub fn of_host(asker: &Asker<'_>, ages: Ages, host: &v1::Host, started: &[&str])
         (_, None) if ages.is_too_long(since) => Some(problem(
             FindingClass::NoProfile,
             name,
-            format!("The host {name} joined {} ago, and has not said what it offers.", duration_text(since)),
+            format!("The host {name} joined {} ago, and has not said what it offers.", word::age(since)),
             asker.advise_lead(format!("Check the output of `teamwire host` on {name}, and restart it.")),
         )),
         (_, Some(offer)) if host.slots_used >= offer.slots => Some(note(
@@ -55,7 +59,7 @@ fn lost(asker: &Asker<'_>, name: &str, started: &[&str], since: &str) -> Finding
             format!(
                 "The host {name} has been lost for {since}, and is responsible for {}. They may still be running: `teamwire \
                  status` shows it.",
-                enumerate(started)
+                enumerate(started, NAMES_MAX)
             ),
             format!("Start `teamwire host` on {name} again: it finds the members that it started."),
         ),

@@ -8,7 +8,7 @@ use teamwire_proto::{
 };
 
 use super::{
-    Ages, Asker, duration_text,
+    Ages, Asker,
     finding::{note, problem},
     member::begin_again,
 };
@@ -101,7 +101,7 @@ impl WaitingMessage<'_> {
     }
 
     fn not_delivered(&self, asker: &Asker<'_>, member: &v1::Member, what: &str, waited: Duration) -> Finding {
-        let (name, waited) = (&member.name, duration_text(waited));
+        let (name, waited) = (&member.name, word::age(waited));
         let (text, next) = match member.connected {
             false => (
                 format!("\"{what}\" has waited {waited} because no process reads {name}'s inbox."),
@@ -144,7 +144,7 @@ impl WaitingMessage<'_> {
         };
         let text = format!(
             "\"{what}\" was delivered to {name} {} ago (delivery {}) and is not acknowledged.",
-            duration_text(waited),
+            word::age(waited),
             self.receipt.delivery_count
         );
         problem(FindingClass::NotAcknowledged, name, text, next)

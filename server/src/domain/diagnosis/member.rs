@@ -8,7 +8,7 @@ use teamwire_proto::{
 };
 
 use super::{
-    Ages, Asker, duration_text,
+    Ages, Asker,
     finding::{note, problem},
 };
 use crate::domain::records::{EndCause, Life, MemberRecord};
@@ -88,7 +88,7 @@ fn not_exited(asker: &Asker<'_>, ages: Ages, member: &v1::Member) -> Option<Find
             name,
             format!(
                 "{name} approved its shutdown or was stopped by force {} ago, but its exit was not reported.",
-                duration_text(since)
+                word::age(since)
             ),
             asker.advise(
                 member,
@@ -109,7 +109,7 @@ fn lost(asker: &Asker<'_>, ages: Ages, member: &v1::Member) -> Option<Finding> {
             name,
             format!(
                 "{name} has been lost for {}: its lease expired. Its messages wait in its inbox.",
-                duration_text(since)
+                word::age(since)
             ),
             asker.advise(
                 member,
@@ -132,7 +132,7 @@ fn failing(asker: &Asker<'_>, ages: Ages, member: &v1::Member) -> Option<Finding
             name,
             format!(
                 "{name}'s program has failed for {}: {}. Its runner keeps trying.",
-                duration_text(since),
+                word::age(since),
                 word::failed_turns(failed)
             ),
             asker.advise(

@@ -74,24 +74,6 @@ impl Ages {
     }
 }
 
-/// Formats a duration in its largest useful unit.
-fn duration_text(duration: Duration) -> String {
-    match duration.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3_600),
-    }
-}
-
-/// Lists names in a text; if there are many, only the first.
-fn enumerate<N: AsRef<str>>(names: &[N]) -> String {
-    let list: Vec<&str> = names.iter().take(NAMES_MAX).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(NAMES_MAX) {
-        0 => list.join(", "),
-        more => format!("{} and {more} more", list.join(", ")),
-    }
-}
-
 /// Returns the findings that a reply holds: problems first, and no more than fit.
 pub fn reply(mut findings: Vec<Finding>) -> v1::DiagnoseResponse {
     findings.sort_by_key(|finding| finding.severity() != Severity::Problem);

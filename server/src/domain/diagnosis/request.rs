@@ -5,7 +5,7 @@ use teamwire_proto::{
     word,
 };
 
-use super::{Ages, Asker, duration_text, finding::problem};
+use super::{Ages, Asker, finding::problem};
 
 /// A pending request.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub fn of_request(asker: &Asker<'_>, ages: Ages, pending: PendingRequest<'_>) ->
     if !is_overdue(ages, request) {
         return None;
     }
-    let waits = duration_text(ages.since(request.created_at.as_ref()));
+    let waits = word::age(ages.since(request.created_at.as_ref()));
     let (id, name) = (&request.id, &request.member);
     let decide = || format!("Decide it: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`.");
     let found = match request.kind() {

@@ -8,10 +8,10 @@ use teamwire_proto::{
 };
 
 use super::{
-    Ages, Asker, duration_text, enumerate,
+    Ages, Asker, NAMES_MAX,
     finding::{note, problem},
 };
-use crate::domain::{limits::Limits, quota::HeldBytes, records::TeamRecord};
+use crate::domain::{limits::Limits, quota::HeldBytes, records::TeamRecord, text::enumerate};
 
 /// How long ago something may have happened to be mentioned.
 const RECENT: Duration = Duration::from_hours(1);
@@ -63,7 +63,7 @@ fn delete_blocked(asker: &Asker<'_>, members: &[v1::Member]) -> Option<Finding> 
     Some(note(
         FindingClass::DeleteBlocked,
         "",
-        format!("The team cannot be deleted while these members are live: {}.", enumerate(&names)),
+        format!("The team cannot be deleted while these members are live: {}.", enumerate(&names, NAMES_MAX)),
         format!("Shut each one down with `teamwire shutdown {} --wait`, or stop it with --force.", first.name),
     ))
 }
@@ -84,7 +84,7 @@ pub fn unknown(asker: &Asker<'_>, team: &TeamRecord, named: &str) -> Option<Find
     };
     let text = format!(
         "There is no member \"{named}\", so messages to it are refused. The members are: {}.",
-        enumerate(&known)
+        enumerate(&known, NAMES_MAX)
     );
     Some(problem(FindingClass::NotQueued, named, text, next))
 }
@@ -126,7 +126,7 @@ fn dead_letters(newest: &v1::DeadLetterEvent, count: usize) -> Finding {
 }
 
 fn writes_lost(ages: Ages, entry: &v1::HistoryEntry) -> Finding {
-    let ago = duration_text(ages.since(entry.at.as_ref()));
+    let ago = word::age(ages.since(entry.at.as_ref()));
     problem(
         FindingClass::WritesLost,
         "",

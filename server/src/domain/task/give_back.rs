@@ -12,6 +12,7 @@ use super::{
 use crate::domain::{
     actor::Actor,
     records::TeamRecord,
+    text::enumerate,
     tx::{RuleError, Tx},
 };
 
@@ -84,7 +85,7 @@ pub fn still_assigned_text(ids: &[u64]) -> String {
     match ids {
         [] => String::new(),
         [id] => format!(" Task {id} is still assigned to it: reassign it."),
-        _ => format!(" Tasks {} are still assigned to it: reassign them.", enumerate(ids)),
+        _ => format!(" Tasks {} are still assigned to it: reassign them.", enumerate(ids, IDS_NAMED_MAX)),
     }
 }
 
@@ -93,16 +94,7 @@ pub fn given_back_text(ids: &[u64]) -> String {
     match ids {
         [] => String::new(),
         [id] => format!(" Its task {id} is back on the board."),
-        _ => format!(" Its tasks {} are back on the board.", enumerate(ids)),
-    }
-}
-
-/// Lists ids in a text; if there are many, only the first.
-fn enumerate(ids: &[u64]) -> String {
-    let list: Vec<String> = ids.iter().take(IDS_NAMED_MAX).map(u64::to_string).collect();
-    match ids.len().saturating_sub(IDS_NAMED_MAX) {
-        0 => list.join(", "),
-        more => format!("{} and {more} more", list.join(", ")),
+        _ => format!(" Its tasks {} are back on the board.", enumerate(ids, IDS_NAMED_MAX)),
     }
 }
 
