@@ -14,7 +14,8 @@ pub struct TestCluster {
 }
 
 impl TestCluster {
-    /// Starts a cluster. Returns once all of its nodes agree on who has which slot.
+    /// Starts a cluster. Returns once all of its nodes agree on who has which slot, and each is linked to each: a node
+    /// drops what it publishes over a missing link.
     pub async fn start() -> Option<Self> {
         let nodes: Option<Vec<_>> = (0..3).map(|_| TestRedis::with_all(Flavor::Redis, settings)).collect();
         let cluster = Self { nodes: nodes? };
@@ -31,7 +32,10 @@ impl TestCluster {
         eventually("the cluster is up", async || {
             for node in &cluster.nodes {
                 let info: String = redis::from_redis_value(node.tell(&["CLUSTER", "INFO"]).await).unwrap();
-                if !["cluster_state:ok", "cluster_known_nodes:3", "cluster_size:3"].iter().all(|is| info.contains(is)) {
+                let nodes: String = redis::from_redis_value(node.tell(&["CLUSTER", "NODES"]).await).unwrap();
+                if !["cluster_state:ok", "cluster_known_nodes:3", "cluster_size:3"].iter().all(|is| info.contains(is))
+                    || !nodes.lines().all(|node| node.contains(" connected") && !node.contains("handshake"))
+                {
                     return false;
                 }
             }
