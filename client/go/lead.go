@@ -36,12 +36,6 @@ func (c *Client) CreateTeam(ctx context.Context, name, lead string) (*Client, er
 	return open(o)
 }
 
-// Invite creates a join token for this name, or if empty for any free one. The reply has the JoinString to pass to [Join], the
-// JoinToken, and ExpiresAt. Teams.Invite has more options.
-func (c *Client) Invite(ctx context.Context, name string) (*v1.InviteResponse, error) {
-	return c.Teams.Invite(ctx, &v1.InviteRequest{Member: name})
-}
-
 // Members lists all members in the order in which they first joined, including those that have exited.
 func (c *Client) Members(ctx context.Context) ([]*v1.Member, error) {
 	var members []*v1.Member
@@ -108,22 +102,4 @@ func (c *Client) waitExit(ctx context.Context, request *v1.Request, until time.T
 			return nil, err
 		}
 	}
-}
-
-// ForceStop stops a member at once, without asking it. It returns the member after the change.
-func (c *Client) ForceStop(ctx context.Context, member, reason string) (*v1.Member, error) {
-	reply, err := c.Teams.ForceStop(ctx, &v1.ForceStopRequest{Member: member, Reason: reason})
-	return reply.GetMember(), err
-}
-
-// HandOver makes another member the lead. It returns the team after the change.
-func (c *Client) HandOver(ctx context.Context, member string) (*v1.Team, error) {
-	reply, err := c.Teams.SetLead(ctx, &v1.SetLeadRequest{Member: member})
-	return reply.GetTeam(), err
-}
-
-// DeleteTeam deletes a team and everything in it. It is refused while a member other than the caller is live.
-func (c *Client) DeleteTeam(ctx context.Context, name string) error {
-	_, err := c.Teams.DeleteTeam(ctx, &v1.DeleteTeamRequest{Team: name})
-	return err
 }

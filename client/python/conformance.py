@@ -15,17 +15,8 @@ from teamwire.v1 import history_pb2, host_pb2, message_pb2, request_pb2, task_pb
 
 Json = dict[str, Any]
 
-# The field of each kind of message that holds the scenarios' `content`.
-CONTENT = {
-    "message": "content",
-    "broadcast": "content",
-    "shutdown_request": "reason",
-    "shutdown_response": "reason",
-    "plan_approval_request": "plan",
-    "plan_approval_response": "feedback",
-    "permission_request": "detail",
-    "permission_response": "reason",
-}
+# The fields that hold the text of a message.
+TEXTS = ("content", "reason", "plan", "feedback", "detail", "text")
 
 
 class Driver:
@@ -139,11 +130,12 @@ class Driver:
     def send(self, message: Json, key: str = "") -> Json:
         request = message_pb2.SendRequest(idempotency_key=key, in_reply_to=message.pop("in_reply_to", ""))
         kind = message.pop("type", "")
-        if kind in CONTENT:
-            if "content" in message:
-                message[CONTENT[kind]] = message.pop("content")
+        if kind in request.DESCRIPTOR.fields_by_name:
             body = getattr(request, kind)
             body.SetInParent()
+            if "content" in message:
+                text = next(name for name in TEXTS if name in body.DESCRIPTOR.fields_by_name)
+                message[text] = message.pop("content")
             for name, value in message.items():
                 setattr(body, name, value)
         return self._sent(self.me.messages.Send(request))

@@ -1,5 +1,5 @@
 //! Generates the clients' code from the protocol: stubs with buf (`buf.gen.yaml`), for Python with grpcio-tools, and
-//! small files with the policy of refusals and calls (`proto/examples/client_policies.rs`).
+//! what no generator of stubs makes: the policy of refusals and calls, and the helpers (`proto/examples/clients`).
 //!
 //! The output is committed, so that using a client takes none of these tools.
 
@@ -15,15 +15,20 @@ use crate::{
 const DIRECTORIES: [&str; 3] = ["client/python/src/teamwire/v1", "client/typescript/src/gen", "client/go/teamwire"];
 
 /// Generated files that lie among others.
-const FILES: [&str; 4] = [
+const FILES: [&str; 9] = [
     "docs/protocol.md",
+    "client/README.md",
+    "client/rust/src/helpers.rs",
     "client/python/src/teamwire/_policy.py",
+    "client/python/src/teamwire/_helpers.py",
     "client/go/protocol_gen.go",
+    "client/go/helpers_gen.go",
     "client/java/src/main/java/io/teamwire/Policy.java",
+    "client/java/src/main/java/io/teamwire/Helpers.java",
 ];
 
-/// The example of `teamwire-proto` that generates the policies.
-const POLICIES: &str = "client_policies";
+/// The example of `teamwire-proto` that generates policies and helpers.
+const CLIENTS: &str = "clients";
 
 /// The protocol's files, without their extension.
 const PROTOS: [&str; 13] = [
@@ -35,7 +40,7 @@ const PROTOS: [&str; 13] = [
 pub(crate) fn run() -> Result<(), Failure> {
     stubs()?;
     // Builds only this package: a change of the protocol may have broken the others, until this is done.
-    let example = ["run", "--quiet", "--locked", "--package", "teamwire-proto", "--example", POLICIES, "--", "."];
+    let example = ["run", "--quiet", "--locked", "--package", "teamwire-proto", "--example", CLIENTS, "--", "."];
     Step::cargo(&example).advice("fix what the compiler names in proto/").run()
 }
 
@@ -65,7 +70,7 @@ pub(crate) fn stubs() -> Result<(), Failure> {
 /// Generates what [`stubs`] leaves out, and fails where the result differs from what is committed.
 pub(crate) fn check_after_stubs() -> Result<(), Failure> {
     build::workspace()?;
-    Step::new(build::program("examples").join(POLICIES), &["."]).run()?;
+    Step::new(build::program("examples").join(CLIENTS), &["."]).run()?;
     let differs = Failure::new(
         "the generated code does not match the protocol's files",
         "run `cargo xtask generate`, and commit the changes",

@@ -56,7 +56,7 @@ impl Machine {
     /// line of shell.
     fn with_built(self, does: &str) -> Self {
         fs::create_dir_all(self.directory.join("repository/target/debug/examples")).unwrap();
-        let built = ["tools/test/bin/cargo-nextest", "debug/teamwire-chaos", "debug/examples/client_policies"];
+        let built = ["tools/test/bin/cargo-nextest", "debug/teamwire-chaos", "debug/examples/clients"];
         built.iter().fold(self, |machine, program| machine.with(&format!("../repository/target/{program}"), does))
     }
 

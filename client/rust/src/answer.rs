@@ -18,65 +18,6 @@ impl Client {
         self.send(v1::SendRequest { in_reply_to: to.id.clone(), ..request }).await
     }
 
-    /// Sends a text to every other member.
-    pub async fn broadcast(&self, summary: &str, content: &str) -> Result<v1::SendResponse, Error> {
-        self.send(message::broadcast(summary, content)).await
-    }
-
-    /// Approves the shutdown that the caller was asked for. When this returns, its runner is about to end the process.
-    pub async fn approve_shutdown(&self, request_id: &str) -> Result<v1::SendResponse, Error> {
-        self.send(message::shutdown_response(request_id, true, "")).await
-    }
-
-    /// Rejects the shutdown that the caller was asked for.
-    pub async fn reject_shutdown(&self, request_id: &str, reason: &str) -> Result<v1::SendResponse, Error> {
-        self.send(message::shutdown_response(request_id, false, reason)).await
-    }
-
-    /// Asks the lead to approve a plan. Returns the request's id.
-    pub async fn submit_plan(&self, plan: &str, summary: &str) -> Result<String, Error> {
-        Ok(self.send(message::plan_approval_request(plan, summary)).await?.request_id)
-    }
-
-    /// Approves or rejects the plan of a member. `author`: the member's name.
-    pub async fn answer_plan(
-        &self,
-        author: &str,
-        request_id: &str,
-        approve: bool,
-        feedback: &str,
-    ) -> Result<v1::SendResponse, Error> {
-        self.send(message::plan_approval_response(author, request_id, approve, feedback)).await
-    }
-
-    /// Asks for permission to use a tool. `approver`: the member that is asked; empty: the lead. Returns the request's
-    /// id.
-    pub async fn request_permission(
-        &self,
-        approver: &str,
-        tool: &str,
-        summary: &str,
-        detail: &str,
-    ) -> Result<String, Error> {
-        Ok(self.send(message::permission_request(approver, tool, summary, detail)).await?.request_id)
-    }
-
-    /// Approves or rejects another member's permission request.
-    pub async fn answer_permission(
-        &self,
-        request_id: &str,
-        approve: bool,
-        reason: &str,
-    ) -> Result<v1::SendResponse, Error> {
-        self.send(message::permission_response(request_id, approve, reason)).await
-    }
-
-    /// Withdraws one of the caller's permission requests. Returns the request, unchanged if it was already decided.
-    pub async fn withdraw_request(&self, request_id: &str) -> Result<v1::Request, Error> {
-        let request = v1::WithdrawRequest { team: String::new(), request_id: request_id.to_owned() };
-        self.withdraw(request).await?.request.ok_or_else(|| incomplete("request"))
-    }
-
     /// Answers a request of any kind, after looking it up. `text`: the reason or the feedback.
     pub async fn answer(&self, request_id: &str, approve: bool, text: &str) -> Result<v1::SendResponse, Error> {
         let request = v1::GetRequestRequest { team: String::new(), request_id: request_id.to_owned() };

@@ -39,11 +39,6 @@ impl Client {
         Ok(self.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members)
     }
 
-    /// Creates a join token for a host of this name, or for one of any free name.
-    pub async fn invite_host(&self, name: &str) -> Result<v1::InviteResponse, Error> {
-        self.invite(v1::InviteRequest { host: true, ..name.into() }).await
-    }
-
     /// Lists all hosts of the team, in the order in which they first joined, including those that have exited.
     pub async fn all_hosts(&self) -> Result<Vec<v1::Host>, Error> {
         Ok(self.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts)
@@ -97,12 +92,6 @@ impl Client {
         let stopped =
             self.call(call, request, |channel, request| async move { teams(channel).force_stop(request).await });
         stopped.await?.member.ok_or_else(|| incomplete("member"))
-    }
-
-    /// Makes another member the lead. Returns the team after the change. Not retried while its outcome is unknown.
-    pub async fn hand_over(&self, member: &str) -> Result<v1::Team, Error> {
-        let request = v1::SetLeadRequest { member: member.to_owned(), ..Default::default() };
-        self.set_lead(request).await?.team.ok_or_else(|| incomplete("team"))
     }
 }
 

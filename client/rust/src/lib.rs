@@ -84,6 +84,8 @@ mod context;
 mod error;
 mod follow;
 mod health;
+#[rustfmt::skip]
+mod helpers;
 mod history;
 mod identity;
 mod lead;

@@ -5,20 +5,14 @@ import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient, type Client as Stub } from "@connectrpc/connect";
 import { Calls, Delays } from "./calls.js";
 import { TeamwireError } from "./error.js";
+import { given, Helpers } from "./gen/helpers.js";
 import { WAITS } from "./gen/policy.js";
 import { AccessService } from "./gen/teamwire/v1/access_pb.js";
 import { AuditService } from "./gen/teamwire/v1/audit_pb.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
-import {
-  type Host,
-  type HostOfferSchema,
-  HostService,
-  type SpawnResponse,
-  type TakeOrderResponse,
-} from "./gen/teamwire/v1/host_pb.js";
+import { type Host, HostService } from "./gen/teamwire/v1/host_pb.js";
 import {
   type ExitReport,
-  type ExitReportSchema,
   type Message,
   MessageService,
   type SendRequestSchema,
@@ -27,7 +21,7 @@ import {
 } from "./gen/teamwire/v1/message_pb.js";
 import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import { TaskService } from "./gen/teamwire/v1/task_pb.js";
-import { type InviteResponse, type Member, MemberState, type Team, TeamService } from "./gen/teamwire/v1/team_pb.js";
+import { type Member, MemberState, TeamService } from "./gen/teamwire/v1/team_pb.js";
 import { WatchService } from "./gen/teamwire/v1/watch_pb.js";
 import type { Settings } from "./settings.js";
 import { Subscription } from "./subscription.js";
@@ -59,7 +53,7 @@ type Body = NonNullable<MessageInitShape<typeof SendRequestSchema>["body"]>;
  * Calls a coordinator. The stubs have every call of the protocol; they add the credential and the session, retry, and
  * throw TeamwireError.
  */
-export class Client {
+export class Client extends Helpers {
   readonly messages: Stub<typeof MessageService>;
   readonly teams: Stub<typeof TeamService>;
   readonly requests: Stub<typeof RequestService>;
@@ -76,6 +70,7 @@ export class Client {
 
   /** See `connect` and `join`. */
   constructor(settings: Settings) {
+    super();
     this.#calls = new Calls(settings);
     this.#settings = settings;
     const transport = settings.route.transport([this.#calls.intercept]);
@@ -131,47 +126,6 @@ export class Client {
     return this.send(to.sender?.name ?? "", summary, content, to.id);
   }
 
-  /** Sends a text to every other member. */
-  broadcast(summary: string, content: string): Promise<SendResponse> {
-    return this.#send({ case: "broadcast", value: { summary, content } });
-  }
-
-  /** Approves the caller's shutdown. Resolves once the approval is recorded; the subscription then ends. */
-  approveShutdown(requestId: string): Promise<SendResponse> {
-    return this.#send({ case: "shutdownResponse", value: { requestId, approve: true } });
-  }
-
-  /** Rejects the caller's shutdown. */
-  rejectShutdown(requestId: string, reason: string): Promise<SendResponse> {
-    return this.#send({ case: "shutdownResponse", value: { requestId, approve: false, reason } });
-  }
-
-  /** Asks the lead to approve a plan. Returns the request id, for `waitDecision`. */
-  async submitPlan(plan: string, summary = ""): Promise<string> {
-    return (await this.#send({ case: "planApprovalRequest", value: { plan, summary } })).requestId;
-  }
-
-  /** Approves or rejects a member's plan. */
-  answerPlan(author: string, requestId: string, approve: boolean, feedback = ""): Promise<SendResponse> {
-    return this.#send({ case: "planApprovalResponse", value: { recipient: author, requestId, approve, feedback } });
-  }
-
-  /** Asks for permission to use a tool. An empty `approver` means the lead. Returns the request id, for `waitDecision`. */
-  async requestPermission(approver: string, tool: string, summary: string, detail = ""): Promise<string> {
-    const value = { recipient: approver, tool, summary, detail };
-    return (await this.#send({ case: "permissionRequest", value })).requestId;
-  }
-
-  /** Approves or rejects another member's permission request. */
-  answerPermission(requestId: string, approve: boolean, reason = ""): Promise<SendResponse> {
-    return this.#send({ case: "permissionResponse", value: { requestId, approve, reason } });
-  }
-
-  /** Withdraws a permission request of the caller's. Returns the request; if it was decided before, it is unchanged. */
-  async withdrawRequest(requestId: string): Promise<Request> {
-    return given((await this.requests.withdraw({ requestId })).request);
-  }
-
   /** Waits until a request is decided and returns it; after this time in milliseconds returns it still pending. */
   async waitDecision(requestId: string, timeoutMs = Number.POSITIVE_INFINITY, signal?: AbortSignal): Promise<Request> {
     const until = performance.now() + timeoutMs;
@@ -202,14 +156,6 @@ export class Client {
     return new Client({ ...this.#settings, credential, team: undefined, route: this.#settings.route.clone() });
   }
 
-  /**
-   * Creates a join token for this name, or for any free one. The reply has the `joinString` to pass to `join`, the
-   * `joinToken`, and `expiresAt`. `teams.invite` has more options.
-   */
-  invite(name = ""): Promise<InviteResponse> {
-    return this.teams.invite({ member: name });
-  }
-
   /** Lists all members in the order in which they first joined, including those that have exited. */
   async members(): Promise<Member[]> {
     const members: Member[] = [];
@@ -221,19 +167,6 @@ export class Client {
     }
   }
 
-  /** Creates a join token for a host of this name, or of any free one. */
-  inviteHost(name = ""): Promise<InviteResponse> {
-    return this.teams.invite({ member: name, host: true });
-  }
-
-  /**
-   * Orders a member from a host; without `host`, the coordinator chooses one. The reply has the `member`, which is still
-   * spawning, and the order as its `request`: `waitDecision` waits for the start. `hosts.spawn` has more options.
-   */
-  spawn(name: string, profile: string, prompt = "", host = ""): Promise<SpawnResponse> {
-    return this.hosts.spawn({ name, profile, prompt, host });
-  }
-
   /** Lists all hosts in the order in which they first joined, including those that have exited. */
   async allHosts(): Promise<Host[]> {
     const hosts: Host[] = [];
@@ -243,29 +176,6 @@ export class Client {
       pageToken = page.nextPageToken;
       if (pageToken === "") return hosts;
     }
-  }
-
-  /** Says what the caller, a host, offers from now on. Returns the host after the change. */
-  async updateHost(offer: MessageInitShape<typeof HostOfferSchema>): Promise<Host> {
-    return given((await this.hosts.updateHost({ offer })).host);
-  }
-
-  /**
-   * Takes an order that the caller, a host, has in its inbox as a message of the case `spawnOrder`. The reply has the order
-   * as its `request`, and the `joinToken` of the member to start, a secret. The token of an earlier call is void.
-   */
-  takeOrder(requestId: string): Promise<TakeOrderResponse> {
-    return this.hosts.takeOrder({ requestId });
-  }
-
-  /** Refuses an order as a host. Returns the order, which is still pending if another host has it now. */
-  async refuseOrder(requestId: string, reason: string, tryAnotherHost = false): Promise<Request> {
-    return given((await this.hosts.refuseOrder({ requestId, reason, tryAnotherHost })).request);
-  }
-
-  /** Reports that nothing runs anymore of the member that the caller, a host, started for this order. */
-  async reportExit(requestId: string, exit?: MessageInitShape<typeof ExitReportSchema>): Promise<void> {
-    await this.hosts.reportExit(exit === undefined ? { requestId } : { requestId, exit });
   }
 
   /** Asks a member to shut down. Returns the id of the request, or of the one that is already pending. */
@@ -305,21 +215,6 @@ export class Client {
     }
   }
 
-  /** Stops a member at once, without asking it. Returns the member after the change. */
-  async forceStop(member: string, reason = ""): Promise<Member> {
-    return given((await this.teams.forceStop({ member, reason })).member);
-  }
-
-  /** Makes another member the lead. Returns the team after the change. */
-  async handOver(member: string): Promise<Team> {
-    return given((await this.teams.setLead({ member })).team);
-  }
-
-  /** Deletes a team and everything in it. Refused while a member other than the caller is live. */
-  async deleteTeam(name: string): Promise<void> {
-    await this.teams.deleteTeam({ team: name });
-  }
-
   /** Ends the subscription, all calls and the connection. First waits briefly for unconfirmed acknowledgements. */
   async close(): Promise<void> {
     await this.#flush();
@@ -338,10 +233,4 @@ export class Client {
     // Unconfirmed messages are redelivered, so a failure must not prevent the end.
     await this.#inbox?.flush(AbortSignal.timeout(FLUSH_MS)).catch(() => {});
   }
-}
-
-/** Returns a part of a reply that every coordinator sets. */
-function given<T>(part: T | undefined): T {
-  if (part === undefined) throw new Error("The coordinator's reply is incomplete. Report this as a bug.");
-  return part;
 }

@@ -1,7 +1,7 @@
 /** The TypeScript client's conformance driver; tests/conformance/README.md defines its protocol. */
 
 import { createInterface } from "node:readline";
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, fromJson } from "@bufbuild/protobuf";
 import {
   type Client,
   Code,
@@ -89,7 +89,7 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
     const { deliveries, nextPageToken } = await client.messages.listInbox({ pageSize: page_size });
     return { items: deliveries.length, more: nextPageToken !== "" };
   },
-  send: async ({ message, key }) => sent(await client.messages.send({ ...request(message), idempotencyKey: key })),
+  send: async ({ message, key = "" }) => sent(await client.messages.send(request(message, key))),
   subscribe: async () => {
     inbox = client.subscribe();
   },
@@ -139,34 +139,20 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
   leave: ({ code }) => client.leave(code),
 };
 
-type Request = MessageInitShape<typeof v1.SendRequestSchema>;
+/** The fields that hold the text of a message. */
+const TEXTS = ["content", "reason", "plan", "feedback", "detail", "text"];
 
-/** Converts each of the kinds from the driver protocol to the client's. */
-const bodies: Record<string, (message: Json) => Request["body"]> = {
-  message: ({ recipient, summary, content }) => ({ case: "message", value: { recipient, summary, content } }),
-  broadcast: ({ summary, content }) => ({ case: "broadcast", value: { summary, content } }),
-  shutdown_request: ({ recipient, content }) => ({ case: "shutdownRequest", value: { recipient, reason: content } }),
-  shutdown_response: ({ request_id, approve, content }) => ({
-    case: "shutdownResponse",
-    value: { requestId: request_id, approve, reason: content },
-  }),
-  permission_request: ({ recipient, tool, summary, content }) => ({
-    case: "permissionRequest",
-    value: { recipient, tool, summary, detail: content },
-  }),
-  permission_response: ({ request_id, approve, content }) => ({
-    case: "permissionResponse",
-    value: { requestId: request_id, approve, reason: content },
-  }),
-  plan_approval_request: ({ summary, content }) => ({ case: "planApprovalRequest", value: { summary, plan: content } }),
-  plan_approval_response: ({ recipient, request_id, approve, content }) => ({
-    case: "planApprovalResponse",
-    value: { recipient, requestId: request_id, approve, feedback: content },
-  }),
-};
-
-function request(message: Json): Request {
-  return { body: bodies[message.type]?.(message), inReplyTo: message.in_reply_to };
+/** Converts a message from the driver protocol to the client's. */
+function request(
+  { type, in_reply_to: inReplyTo = "", content, ...parts }: Json,
+  idempotencyKey: string,
+): v1.SendRequest {
+  const kind = v1.SendRequestSchema.fields.find(({ name }) => name === type);
+  // The coordinator refuses a message of no kind.
+  if (kind?.message === undefined) return create(v1.SendRequestSchema, { inReplyTo, idempotencyKey });
+  const text = kind.message.fields.find(({ name }) => TEXTS.includes(name));
+  const body = text && content !== undefined ? { ...parts, [text.name]: content } : parts;
+  return fromJson(v1.SendRequestSchema, { inReplyTo, idempotencyKey, [type]: body });
 }
 
 async function enter(next: Client): Promise<Json> {

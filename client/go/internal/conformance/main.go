@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/teamwire/teamwire/client/go"
@@ -343,72 +344,68 @@ func word(value fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
 
+// texts are the fields that hold the text of a message.
+var texts = []protoreflect.Name{"content", "reason", "plan", "feedback", "detail", "text"}
+
+// parts returns the other fields of messages that the scenarios know.
+func (m *message) parts() map[protoreflect.Name]*string {
+	return map[protoreflect.Name]*string{
+		"recipient": &m.Recipient, "summary": &m.Summary, "tool": &m.Tool, "request_id": &m.RequestID,
+	}
+}
+
 func (m message) request() (*v1.SendRequest, error) {
 	request := &v1.SendRequest{InReplyTo: m.InReplyTo}
-	switch m.Type {
-	case "message":
-		body := &v1.DirectMessage{Recipient: m.Recipient, Summary: m.Summary, Content: m.Content}
-		request.Body = &v1.SendRequest_Message{Message: body}
-	case "broadcast":
-		request.Body = &v1.SendRequest_Broadcast{Broadcast: &v1.Broadcast{Summary: m.Summary, Content: m.Content}}
-	case "shutdown_request":
-		body := &v1.ShutdownRequest{Recipient: m.Recipient, Reason: m.Content}
-		request.Body = &v1.SendRequest_ShutdownRequest{ShutdownRequest: body}
-	case "shutdown_response":
-		body := &v1.ShutdownResponse{RequestId: m.RequestID, Approve: m.Approve, Reason: m.Content}
-		request.Body = &v1.SendRequest_ShutdownResponse{ShutdownResponse: body}
-	case "plan_approval_request":
-		body := &v1.PlanApprovalRequest{Plan: m.Content, Summary: m.Summary}
-		request.Body = &v1.SendRequest_PlanApprovalRequest{PlanApprovalRequest: body}
-	case "plan_approval_response":
-		body := &v1.PlanApprovalResponse{
-			Recipient: m.Recipient, RequestId: m.RequestID, Approve: m.Approve, Feedback: m.Content,
-		}
-		request.Body = &v1.SendRequest_PlanApprovalResponse{PlanApprovalResponse: body}
-	case "permission_request":
-		body := &v1.PermissionRequest{Recipient: m.Recipient, Tool: m.Tool, Summary: m.Summary, Detail: m.Content}
-		request.Body = &v1.SendRequest_PermissionRequest{PermissionRequest: body}
-	case "permission_response":
-		body := &v1.PermissionResponse{RequestId: m.RequestID, Approve: m.Approve, Reason: m.Content}
-		request.Body = &v1.SendRequest_PermissionResponse{PermissionResponse: body}
-	default:
+	kind := request.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(m.Type))
+	if kind == nil || kind.Message() == nil {
 		return nil, fmt.Errorf("unknown message type %q", m.Type)
+	}
+	body := request.ProtoReflect().Mutable(kind).Message()
+	fields := body.Descriptor().Fields()
+	for name, value := range m.parts() {
+		if field := fields.ByName(name); field != nil {
+			body.Set(field, protoreflect.ValueOfString(*value))
+		}
+	}
+	for _, name := range texts {
+		if field := fields.ByName(name); field != nil {
+			body.Set(field, protoreflect.ValueOfString(m.Content))
+		}
+	}
+	if field := fields.ByName("approve"); field != nil && m.Approve != nil {
+		body.Set(field, protoreflect.ValueOfBool(*m.Approve))
 	}
 	return request, nil
 }
 
 func written(received *teamwire.Message) message {
-	m := message{
-		ID: received.GetId(), From: received.GetSender().GetName(), RequestID: received.GetRequestId(),
-		InReplyTo: received.GetInReplyTo(), DeliveryCount: received.DeliveryCount,
+	m := message{InReplyTo: received.GetInReplyTo(), DeliveryCount: received.DeliveryCount}
+	whole := received.ProtoReflect()
+	if kind := whole.WhichOneof(whole.Descriptor().Oneofs().ByName("body")); kind != nil {
+		m.Type = string(kind.Name())
+		body := whole.Get(kind).Message()
+		fields := body.Descriptor().Fields()
+		for name, value := range m.parts() {
+			if field := fields.ByName(name); field != nil {
+				*value = body.Get(field).String()
+			}
+		}
+		for _, name := range texts {
+			if field := fields.ByName(name); field != nil {
+				m.Content = body.Get(field).String()
+			}
+		}
+		if field := fields.ByName("approve"); field != nil && body.Has(field) {
+			approve := body.Get(field).Bool()
+			m.Approve = &approve
+		}
 	}
-	switch body := received.GetBody().(type) {
-	case *v1.Message_Message:
-		b := body.Message
-		m.Type, m.Recipient, m.Summary, m.Content = "message", b.GetRecipient(), b.GetSummary(), b.GetContent()
-	case *v1.Message_Broadcast:
-		m.Type, m.Summary, m.Content = "broadcast", body.Broadcast.GetSummary(), body.Broadcast.GetContent()
-	case *v1.Message_ShutdownRequest:
-		m.Type, m.Recipient, m.Content = "shutdown_request", body.ShutdownRequest.GetRecipient(), body.ShutdownRequest.GetReason()
-	case *v1.Message_ShutdownResponse:
-		m.Type, m.Approve, m.Content = "shutdown_response", body.ShutdownResponse.Approve, body.ShutdownResponse.GetReason()
-	case *v1.Message_PlanApprovalRequest:
-		b := body.PlanApprovalRequest
-		m.Type, m.Summary, m.Content = "plan_approval_request", b.GetSummary(), b.GetPlan()
-	case *v1.Message_PlanApprovalResponse:
-		b := body.PlanApprovalResponse
-		m.Type, m.Recipient, m.Approve, m.Content = "plan_approval_response", b.GetRecipient(), b.Approve, b.GetFeedback()
-	case *v1.Message_PermissionRequest:
-		b := body.PermissionRequest
-		m.Type, m.Recipient, m.Tool, m.Summary, m.Content = "permission_request", b.GetRecipient(), b.GetTool(), b.GetSummary(), b.GetDetail()
-	case *v1.Message_PermissionResponse:
-		m.Type, m.Approve, m.Content = "permission_response", body.PermissionResponse.Approve, body.PermissionResponse.GetReason()
-	case *v1.Message_SpawnOrder:
-		b := body.SpawnOrder
-		m.Type, m.Recipient, m.Summary = "spawn_order", b.GetRecipient(), b.GetSummary()
-		m.Member, m.Profile = b.GetMember(), b.GetTerms().GetProfile()
-	case *v1.Message_Notice:
-		m.Type, m.Notice, m.Content = "notice", word(body.Notice.GetKind(), "NOTICE_KIND_"), body.Notice.GetText()
+	if order := received.GetSpawnOrder(); order != nil {
+		m.Member, m.Profile = order.GetMember(), order.GetTerms().GetProfile()
 	}
+	if notice := received.GetNotice(); notice != nil {
+		m.Notice = word(notice.GetKind(), "NOTICE_KIND_")
+	}
+	m.ID, m.From, m.RequestID = received.GetId(), received.GetSender().GetName(), received.GetRequestId()
 	return m
 }

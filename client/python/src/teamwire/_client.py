@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from ._calls import PATIENCE, Calls, Error
+from ._helpers import Helpers
 from ._identity import Identity, Tls, find, joining
 from ._policy import WAITS
 from ._subscription import AsyncSubscription, Message
@@ -43,7 +44,7 @@ class Shutdown:
     """How the member's process ended. None: it has not exited in time, or no exit was reported."""
 
 
-class AsyncClient:
+class AsyncClient(Helpers):
     """A client for one credential, usually a member's. Connects on first use, and reconnects when needed.
 
     `teams`, `messages`, `requests`, `tasks`, `hosts`, `watches`, `access`, `audit` and `history` have every call of
@@ -111,72 +112,10 @@ class AsyncClient:
         """Sends a text to the sender of a message."""
         return await self.send(message.sender, summary, content, in_reply_to=message.id)
 
-    async def broadcast(self, summary: str, content: str) -> message_pb2.SendResponse:
-        """Sends a text to every other member: to all of them, or after an error to none."""
-        return await self._send(broadcast=message_pb2.Broadcast(summary=summary, content=content))
-
-    async def approve_shutdown(self, request_id: str) -> message_pb2.SendResponse:
-        """Approves the caller's shutdown, then ends the subscription. Exit after it has ended."""
-        return await self._send(shutdown_response=message_pb2.ShutdownResponse(request_id=request_id, approve=True))
-
-    async def reject_shutdown(self, request_id: str, reason: str) -> message_pb2.SendResponse:
-        """Rejects the caller's shutdown."""
-        body = message_pb2.ShutdownResponse(request_id=request_id, approve=False, reason=reason)
-        return await self._send(shutdown_response=body)
-
-    async def submit_plan(self, plan: str, summary: str = "") -> str:
-        """Asks the lead to approve a plan. Returns the request id, for `wait_decision`."""
-        body = message_pb2.PlanApprovalRequest(plan=plan, summary=summary)
-        return (await self._send(plan_approval_request=body)).request_id
-
-    async def answer_plan(
-        self, author: str, request_id: str, approve: bool, feedback: str = ""
-    ) -> message_pb2.SendResponse:
-        """Approves or rejects a member's plan."""
-        body = message_pb2.PlanApprovalResponse(recipient=author, request_id=request_id, approve=approve)
-        body.feedback = feedback
-        return await self._send(plan_approval_response=body)
-
-    async def request_permission(self, approver: str, tool: str, summary: str, detail: str = "") -> str:
-        """Asks for permission to use a tool. An empty `approver` means the lead.
-
-        Returns the request id, for `wait_decision`.
-        """
-        body = message_pb2.PermissionRequest(recipient=approver, tool=tool, summary=summary, detail=detail)
-        return (await self._send(permission_request=body)).request_id
-
-    async def answer_permission(self, request_id: str, approve: bool, reason: str = "") -> message_pb2.SendResponse:
-        """Approves or rejects another member's permission request."""
-        body = message_pb2.PermissionResponse(request_id=request_id, approve=approve, reason=reason)
-        return await self._send(permission_response=body)
-
-    async def withdraw_request(self, request_id: str) -> request_pb2.Request:
-        """Withdraws a permission request of the caller's. Returns it; if it was decided before, it is unchanged."""
-        return (await self.requests.Withdraw(request_pb2.WithdrawRequest(request_id=request_id))).request
-
     async def create_team(self, name: str, lead: str = "") -> AsyncClient:
         """Creates a team as an operator. Returns the client of its lead, whose name defaults to `lead`."""
         reply = await self.teams.CreateTeam(team_pb2.CreateTeamRequest(name=name, lead_name=lead))
         return AsyncClient(replace(self.identity, credential=reply.credential, team=""), self._calls.patience)
-
-    async def invite(self, name: str = "") -> team_pb2.InviteResponse:
-        """Creates a join token for this name, or for any free one. The reply has `join_string` to paste into `join`,
-        `join_token`, and `expires_at`. `teams.Invite` has more options.
-        """
-        return await self.teams.Invite(team_pb2.InviteRequest(member=name))
-
-    async def invite_host(self, name: str = "") -> team_pb2.InviteResponse:
-        """Creates a join token for a host of this name, or of any free one."""
-        return await self.teams.Invite(team_pb2.InviteRequest(member=name, host=True))
-
-    async def spawn(self, name: str, profile: str, prompt: str = "", host: str = "") -> host_pb2.SpawnResponse:
-        """Orders a member from a host. Without `host`, the coordinator chooses one.
-
-        The reply has the `member`, which is still `spawning`, and the order as its `request`: `wait_decision` waits for
-        the start. `hosts.Spawn` has more options.
-        """
-        request = host_pb2.SpawnRequest(name=name, profile=profile, prompt=prompt, host=host)
-        return await self.hosts.Spawn(request)
 
     async def all_hosts(self) -> list[host_pb2.Host]:
         """Lists all hosts in the order in which they first joined, including those that have exited."""
@@ -237,41 +176,8 @@ class AsyncClient:
             await asyncio.sleep(min(delay, left))
             delay = min(2 * delay, _EXIT_DELAY_MAX)
 
-    async def force_stop(self, member: str, reason: str = "") -> team_pb2.Member:
-        """Stops a member at once, without asking it. Returns the member after the change."""
-        return (await self.teams.ForceStop(team_pb2.ForceStopRequest(member=member, reason=reason))).member
-
-    async def hand_over(self, member: str) -> team_pb2.Team:
-        """Makes another member the lead. Returns the team after the change."""
-        return (await self.teams.SetLead(team_pb2.SetLeadRequest(member=member))).team
-
-    async def delete_team(self, name: str) -> None:
-        """Deletes a team and everything in it. Refused while a member other than the caller is live."""
-        await self.teams.DeleteTeam(team_pb2.DeleteTeamRequest(team=name))
-
     async def _send(self, **parts: Any) -> message_pb2.SendResponse:
         return await self.messages.Send(message_pb2.SendRequest(**parts))
-
-    async def update_host(self, offer: host_pb2.HostOffer) -> host_pb2.Host:
-        """Says what the caller, a host, offers from now on. Returns the host after the change."""
-        return (await self.hosts.UpdateHost(host_pb2.UpdateHostRequest(offer=offer))).host
-
-    async def take_order(self, request_id: str) -> host_pb2.TakeOrderResponse:
-        """Takes an order that the caller, a host, has in its inbox as a message of type `spawn_order`.
-
-        The reply has the order as its `request`, and the `join_token` of the member to start, a secret. The token of an
-        earlier call is void.
-        """
-        return await self.hosts.TakeOrder(host_pb2.TakeOrderRequest(request_id=request_id))
-
-    async def refuse_order(self, request_id: str, reason: str, try_another_host: bool = False) -> request_pb2.Request:
-        """Refuses an order as a host. Returns the order, which is still pending if another host has it now."""
-        request = host_pb2.RefuseOrderRequest(request_id=request_id, reason=reason, try_another_host=try_another_host)
-        return (await self.hosts.RefuseOrder(request)).request
-
-    async def report_exit(self, request_id: str, exit: message_pb2.ExitReport | None = None) -> None:
-        """Reports that nothing runs anymore of the member that the caller, a host, started for this order."""
-        await self.hosts.ReportExit(host_pb2.ReportExitRequest(request_id=request_id, exit=exit))
 
     async def wait_decision(self, request_id: str, timeout: float) -> request_pb2.Request:
         """Waits until a request is decided and returns it; after `timeout` seconds returns it still pending."""

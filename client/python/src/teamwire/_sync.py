@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import grpc
 
+from ._blocking import blocking, run
 from ._client import AsyncClient, connect, join, join_host
+from ._helpers import BlockingHelpers
 from ._identity import Identity
 from ._subscription import AsyncSubscription, End, Message
 from .v1 import (
@@ -25,37 +24,6 @@ from .v1 import (
     watch_pb2_grpc,
 )
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-_T = TypeVar("_T")
-
-
-@functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """Returns the event loop that all clients share: gRPC supports only one well. It lives as long as the process."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="teamwire", daemon=True).start()
-    return loop
-
-
-def _run(coroutine: Coroutine[Any, Any, _R]) -> _R:
-    future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
-    try:
-        return future.result()
-    except BaseException:
-        # Such as KeyboardInterrupt. Cancelling a finished coroutine does nothing.
-        future.cancel()
-        raise
-
-
-def _blocking(method: Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]) -> Callable[Concatenate[Any, _P], _R]:
-    """Returns a blocking version of a coroutine method, for a class that wraps its object in `_aio`."""
-
-    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return _run(method(self._aio, *args, **kwargs))
-
-    return functools.update_wrapper(call, method)
-
 
 class _Channel:
     """Acts as the channel of the generated stubs for programs without asyncio."""
@@ -65,7 +33,7 @@ class _Channel:
 
     def unary_unary(self, method: str, **how: Any) -> Callable[..., Any]:
         call = self._calls.unary_unary(method, **how)
-        return lambda request, **options: _run(call(request, **options))
+        return lambda request, **options: run(call(request, **options))
 
     def unary_stream(self, method: str, **how: Any) -> Callable[..., Any]:
         stream = self._calls.unary_stream(method, **how)
@@ -77,10 +45,10 @@ def _iterate(frames: Any) -> Iterator[Any]:
         return await anext(frames, None)
 
     try:
-        while frame := _run(step()):
+        while frame := run(step()):
             yield frame
     finally:
-        _run(frames.aclose())
+        run(frames.aclose())
 
 
 class Subscription:
@@ -99,12 +67,12 @@ class Subscription:
         while message := self.next():
             yield message
 
-    next = _blocking(AsyncSubscription.next)
-    flush = _blocking(AsyncSubscription.flush)
-    close = _blocking(AsyncSubscription.close)
+    next = blocking(AsyncSubscription.next)
+    flush = blocking(AsyncSubscription.flush)
+    close = blocking(AsyncSubscription.close)
 
 
-class Client:
+class Client(BlockingHelpers):
     """AsyncClient for programs without asyncio. Safe for concurrent use by several threads."""
 
     def __init__(self, aio: AsyncClient | None = None, **options: Any) -> None:
@@ -124,12 +92,12 @@ class Client:
     @classmethod
     def join(cls, join_string: str, name: str = "", **options: Any) -> Client:
         """Joins a team; see `join`."""
-        return cls(_run(join(join_string, name, **options)))
+        return cls(run(join(join_string, name, **options)))
 
     @classmethod
     def join_host(cls, join_string: str, name: str = "", **options: Any) -> Client:
         """Joins a team as a host; see `join_host`."""
-        return cls(_run(join_host(join_string, name, **options)))
+        return cls(run(join_host(join_string, name, **options)))
 
     @property
     def name(self) -> str:
@@ -148,7 +116,7 @@ class Client:
 
     def create_team(self, name: str, lead: str = "") -> Client:
         """Creates a team as an operator; see AsyncClient.create_team."""
-        return Client(_run(self._aio.create_team(name, lead)))
+        return Client(run(self._aio.create_team(name, lead)))
 
     def __enter__(self) -> Client:
         return self
@@ -162,32 +130,14 @@ class Client:
         async def subscribe() -> AsyncSubscription:
             return self._aio.subscribe()
 
-        return Subscription(_run(subscribe()))
+        return Subscription(run(subscribe()))
 
-    close = _blocking(AsyncClient.close)
-    send = _blocking(AsyncClient.send)
-    reply = _blocking(AsyncClient.reply)
-    broadcast = _blocking(AsyncClient.broadcast)
-    approve_shutdown = _blocking(AsyncClient.approve_shutdown)
-    reject_shutdown = _blocking(AsyncClient.reject_shutdown)
-    submit_plan = _blocking(AsyncClient.submit_plan)
-    answer_plan = _blocking(AsyncClient.answer_plan)
-    request_permission = _blocking(AsyncClient.request_permission)
-    answer_permission = _blocking(AsyncClient.answer_permission)
-    withdraw_request = _blocking(AsyncClient.withdraw_request)
-    wait_decision = _blocking(AsyncClient.wait_decision)
-    invite = _blocking(AsyncClient.invite)
-    members = _blocking(AsyncClient.members)
-    invite_host = _blocking(AsyncClient.invite_host)
-    spawn = _blocking(AsyncClient.spawn)
-    all_hosts = _blocking(AsyncClient.all_hosts)
-    update_host = _blocking(AsyncClient.update_host)
-    take_order = _blocking(AsyncClient.take_order)
-    refuse_order = _blocking(AsyncClient.refuse_order)
-    report_exit = _blocking(AsyncClient.report_exit)
-    request_shutdown = _blocking(AsyncClient.request_shutdown)
-    shutdown = _blocking(AsyncClient.shutdown)
-    force_stop = _blocking(AsyncClient.force_stop)
-    hand_over = _blocking(AsyncClient.hand_over)
-    delete_team = _blocking(AsyncClient.delete_team)
-    leave = _blocking(AsyncClient.leave)
+    close = blocking(AsyncClient.close)
+    send = blocking(AsyncClient.send)
+    reply = blocking(AsyncClient.reply)
+    wait_decision = blocking(AsyncClient.wait_decision)
+    members = blocking(AsyncClient.members)
+    all_hosts = blocking(AsyncClient.all_hosts)
+    request_shutdown = blocking(AsyncClient.request_shutdown)
+    shutdown = blocking(AsyncClient.shutdown)
+    leave = blocking(AsyncClient.leave)

@@ -5,20 +5,14 @@ import io.teamwire.v1.AccessServiceGrpc;
 import io.teamwire.v1.AccessServiceGrpc.AccessServiceBlockingStub;
 import io.teamwire.v1.AuditServiceGrpc;
 import io.teamwire.v1.AuditServiceGrpc.AuditServiceBlockingStub;
-import io.teamwire.v1.Broadcast;
 import io.teamwire.v1.CreateTeamRequest;
-import io.teamwire.v1.DeleteTeamRequest;
 import io.teamwire.v1.DirectMessage;
 import io.teamwire.v1.ExitReport;
-import io.teamwire.v1.ForceStopRequest;
 import io.teamwire.v1.HistoryServiceGrpc;
 import io.teamwire.v1.HistoryServiceGrpc.HistoryServiceBlockingStub;
 import io.teamwire.v1.Host;
-import io.teamwire.v1.HostOffer;
 import io.teamwire.v1.HostServiceGrpc;
 import io.teamwire.v1.HostServiceGrpc.HostServiceBlockingStub;
-import io.teamwire.v1.InviteRequest;
-import io.teamwire.v1.InviteResponse;
 import io.teamwire.v1.JoinRequest;
 import io.teamwire.v1.LeaveRequest;
 import io.teamwire.v1.ListHostsRequest;
@@ -28,35 +22,20 @@ import io.teamwire.v1.MemberState;
 import io.teamwire.v1.Message;
 import io.teamwire.v1.MessageServiceGrpc;
 import io.teamwire.v1.MessageServiceGrpc.MessageServiceBlockingStub;
-import io.teamwire.v1.PermissionRequest;
-import io.teamwire.v1.PermissionResponse;
-import io.teamwire.v1.PlanApprovalRequest;
-import io.teamwire.v1.PlanApprovalResponse;
-import io.teamwire.v1.RefuseOrderRequest;
-import io.teamwire.v1.ReportExitRequest;
 import io.teamwire.v1.Request;
 import io.teamwire.v1.RequestServiceGrpc;
 import io.teamwire.v1.RequestServiceGrpc.RequestServiceBlockingStub;
 import io.teamwire.v1.RequestState;
 import io.teamwire.v1.SendRequest;
 import io.teamwire.v1.SendResponse;
-import io.teamwire.v1.SetLeadRequest;
 import io.teamwire.v1.ShutdownRequest;
-import io.teamwire.v1.ShutdownResponse;
-import io.teamwire.v1.SpawnRequest;
-import io.teamwire.v1.SpawnResponse;
-import io.teamwire.v1.TakeOrderRequest;
-import io.teamwire.v1.TakeOrderResponse;
 import io.teamwire.v1.TaskServiceGrpc;
 import io.teamwire.v1.TaskServiceGrpc.TaskServiceBlockingStub;
-import io.teamwire.v1.Team;
 import io.teamwire.v1.TeamServiceGrpc;
 import io.teamwire.v1.TeamServiceGrpc.TeamServiceBlockingStub;
-import io.teamwire.v1.UpdateHostRequest;
 import io.teamwire.v1.WaitForDecisionRequest;
 import io.teamwire.v1.WatchServiceGrpc;
 import io.teamwire.v1.WatchServiceGrpc.WatchServiceBlockingStub;
-import io.teamwire.v1.WithdrawRequest;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -92,7 +71,7 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>Safe for concurrent use. Connects on first use, and reconnects when needed.
  */
-public final class Teamwire implements AutoCloseable {
+public final class Teamwire extends Helpers implements AutoCloseable {
     private static final int PAGE_SIZE_MAX = 1_000;
 
     /** The first and the longest delay between two looks at a member that is exiting, in milliseconds. */
@@ -178,16 +157,19 @@ public final class Teamwire implements AutoCloseable {
     }
 
     /** Returns the stub for messages. */
+    @Override
     public MessageServiceBlockingStub messages() {
         return MessageServiceGrpc.newBlockingStub(calls);
     }
 
     /** Returns the stub for teams and members. */
+    @Override
     public TeamServiceBlockingStub teams() {
         return TeamServiceGrpc.newBlockingStub(calls);
     }
 
     /** Returns the stub for requests. */
+    @Override
     public RequestServiceBlockingStub requests() {
         return RequestServiceGrpc.newBlockingStub(calls);
     }
@@ -213,6 +195,7 @@ public final class Teamwire implements AutoCloseable {
     }
 
     /** Returns the stub for hosts and orders. */
+    @Override
     public HostServiceBlockingStub hosts() {
         return HostServiceGrpc.newBlockingStub(calls);
     }
@@ -255,63 +238,6 @@ public final class Teamwire implements AutoCloseable {
         return SendRequest.newBuilder().setMessage(message.setContent(content));
     }
 
-    /** Sends a text to every other member. */
-    public SendResponse broadcast(String summary, String content) {
-        var broadcast = Broadcast.newBuilder().setSummary(summary).setContent(content);
-        return send(SendRequest.newBuilder().setBroadcast(broadcast));
-    }
-
-    /** Approves the caller's shutdown. Returns once the approval is recorded; the subscription then ends. */
-    public SendResponse approveShutdown(String requestId) {
-        return answerShutdown(requestId, true, "");
-    }
-
-    /** Rejects the caller's shutdown. */
-    public SendResponse rejectShutdown(String requestId, String reason) {
-        return answerShutdown(requestId, false, reason);
-    }
-
-    private SendResponse answerShutdown(String requestId, boolean approve, String reason) {
-        var answer = ShutdownResponse.newBuilder().setRequestId(requestId).setApprove(approve);
-        return send(SendRequest.newBuilder().setShutdownResponse(answer.setReason(reason)));
-    }
-
-    /** Asks the lead to approve a plan. Returns the request id, for {@link #waitDecision}. */
-    public String submitPlan(String plan, String summary) {
-        var request = PlanApprovalRequest.newBuilder().setPlan(plan).setSummary(summary);
-        return send(SendRequest.newBuilder().setPlanApprovalRequest(request)).getRequestId();
-    }
-
-    /** Approves or rejects a member's plan. */
-    public SendResponse answerPlan(String author, String requestId, boolean approve, String feedback) {
-        var answer = PlanApprovalResponse.newBuilder().setRecipient(author).setRequestId(requestId);
-        answer.setApprove(approve).setFeedback(feedback);
-        return send(SendRequest.newBuilder().setPlanApprovalResponse(answer));
-    }
-
-    /**
-     * Asks for permission to use a tool. Returns the request id, for {@link #waitDecision}.
-     *
-     * @param approver the member that is asked; if empty, the lead
-     */
-    public String requestPermission(String approver, String tool, String summary, String detail) {
-        var request = PermissionRequest.newBuilder().setRecipient(approver).setTool(tool);
-        request.setSummary(summary).setDetail(detail);
-        return send(SendRequest.newBuilder().setPermissionRequest(request)).getRequestId();
-    }
-
-    /** Approves or rejects another member's permission request. */
-    public SendResponse answerPermission(String requestId, boolean approve, String reason) {
-        var answer = PermissionResponse.newBuilder().setRequestId(requestId).setApprove(approve);
-        return send(SendRequest.newBuilder().setPermissionResponse(answer.setReason(reason)));
-    }
-
-    /** Withdraws a permission request of the caller's. Returns the request; if it was decided before, it is unchanged. */
-    public Request withdrawRequest(String requestId) {
-        var withdraw = WithdrawRequest.newBuilder().setRequestId(requestId);
-        return requests().withdraw(withdraw.build()).getRequest();
-    }
-
     /** Waits until a request is decided and returns it; after this time returns it still pending. */
     public Request waitDecision(String requestId, Duration patience) {
         var end = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
@@ -342,16 +268,6 @@ public final class Teamwire implements AutoCloseable {
         return new Teamwire(member, new Channels(member));
     }
 
-    /**
-     * Creates a join token. The reply has the join string to pass to {@link #join}, the join token, and when it expires. {@link
-     * #teams()} has more options.
-     *
-     * @param name the name to join under; if empty, any free one
-     */
-    public InviteResponse invite(String name) {
-        return teams().invite(InviteRequest.newBuilder().setMember(name).build());
-    }
-
     /** Lists all members in the order in which they first joined, including those that have exited. */
     public List<Member> members() {
         var members = new ArrayList<Member>();
@@ -364,28 +280,6 @@ public final class Teamwire implements AutoCloseable {
         return members;
     }
 
-    /**
-     * Creates a join token for a host.
-     *
-     * @param name the name to join under; if empty, any free one
-     */
-    public InviteResponse inviteHost(String name) {
-        return teams().invite(
-                        InviteRequest.newBuilder().setMember(name).setHost(true).build());
-    }
-
-    /**
-     * Orders a member from a host. The reply has the member, which is still spawning, and the order as its request: {@link
-     * #waitDecision} waits for the start. {@link #hosts()} has more options.
-     *
-     * @param prompt its first message; may be empty
-     * @param host if empty, the coordinator chooses one
-     */
-    public SpawnResponse spawn(String name, String profile, String prompt, String host) {
-        var request = SpawnRequest.newBuilder().setName(name).setProfile(profile);
-        return hosts().spawn(request.setPrompt(prompt).setHost(host).build());
-    }
-
     /** Lists all hosts in the order in which they first joined, including those that have exited. */
     public List<Host> allHosts() {
         var hosts = new ArrayList<Host>();
@@ -396,39 +290,6 @@ public final class Teamwire implements AutoCloseable {
             request.setPageToken(page.getNextPageToken());
         } while (!request.getPageToken().isEmpty());
         return hosts;
-    }
-
-    /** Says what the caller, a host, offers from now on. Returns the host after the change. */
-    public Host updateHost(HostOffer offer) {
-        return hosts().updateHost(UpdateHostRequest.newBuilder().setOffer(offer).build())
-                .getHost();
-    }
-
-    /**
-     * Takes an order that the caller, a host, has in its inbox as a spawn order. The reply has the order as its request, and the
-     * join token of the member to start, a secret. The token of an earlier call is void.
-     */
-    public TakeOrderResponse takeOrder(String requestId) {
-        return hosts().takeOrder(
-                        TakeOrderRequest.newBuilder().setRequestId(requestId).build());
-    }
-
-    /** Refuses an order as a host. Returns the order, which is still pending if another host has it now. */
-    public Request refuseOrder(String requestId, String reason, boolean tryAnotherHost) {
-        var refusal = RefuseOrderRequest.newBuilder().setRequestId(requestId).setReason(reason);
-        return hosts().refuseOrder(refusal.setTryAnotherHost(tryAnotherHost).build())
-                .getRequest();
-    }
-
-    /**
-     * Reports that nothing runs anymore of the member that the caller, a host, started for this order.
-     *
-     * @param exit how it ended, if known
-     */
-    public void reportExit(String requestId, Optional<ExitReport> exit) {
-        var report = ReportExitRequest.newBuilder().setRequestId(requestId);
-        exit.ifPresent(report::setExit);
-        hosts().reportExit(report.build());
     }
 
     /** Asks a member to shut down. Returns the id of the request, or of the one that is already pending. */
@@ -477,23 +338,6 @@ public final class Teamwire implements AutoCloseable {
                 throw Subscription.interrupted();
             }
         }
-    }
-
-    /** Stops a member at once, without asking it. Returns the member after the change. */
-    public Member forceStop(String member, String reason) {
-        var request = ForceStopRequest.newBuilder().setMember(member).setReason(reason);
-        return teams().forceStop(request.build()).getMember();
-    }
-
-    /** Makes another member the lead. Returns the team after the change. */
-    public Team handOver(String member) {
-        return teams().setLead(SetLeadRequest.newBuilder().setMember(member).build())
-                .getTeam();
-    }
-
-    /** Deletes a team and everything in it. Refused while a member other than the caller is live. */
-    public void deleteTeam(String name) {
-        teams().deleteTeam(DeleteTeamRequest.newBuilder().setTeam(name).build());
     }
 
     /** Ends the member's life with the exit code of its process. Call it last. */

@@ -1,14 +1,11 @@
 package io.teamwire;
 
 import com.google.gson.Gson;
-import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import io.teamwire.v1.Broadcast;
 import io.teamwire.v1.ClaimNextTaskRequest;
 import io.teamwire.v1.CompleteTaskRequest;
 import io.teamwire.v1.CreateTaskRequest;
-import io.teamwire.v1.DirectMessage;
 import io.teamwire.v1.ExitReport;
 import io.teamwire.v1.GetMessageRequest;
 import io.teamwire.v1.GetTeamRequest;
@@ -17,15 +14,9 @@ import io.teamwire.v1.HostProfile;
 import io.teamwire.v1.ListHistoryRequest;
 import io.teamwire.v1.ListInboxRequest;
 import io.teamwire.v1.Message;
-import io.teamwire.v1.PermissionRequest;
-import io.teamwire.v1.PermissionResponse;
-import io.teamwire.v1.PlanApprovalRequest;
-import io.teamwire.v1.PlanApprovalResponse;
 import io.teamwire.v1.Request;
 import io.teamwire.v1.SendRequest;
 import io.teamwire.v1.SendResponse;
-import io.teamwire.v1.ShutdownRequest;
-import io.teamwire.v1.ShutdownResponse;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -37,12 +28,19 @@ import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /** The Java client's conformance driver; tests/conformance/README.md defines its protocol. */
 final class ConformanceDriver {
     private static final Gson GSON = new Gson();
+
+    /** The fields that hold the text of a message. */
+    private static final Set<String> TEXTS = Set.of("content", "reason", "plan", "feedback", "detail", "text");
+
+    /** The other fields of messages that the scenarios know. */
+    private static final Set<String> SHOWN = Set.of("recipient", "summary", "tool", "approve");
 
     private Teamwire me;
     private Subscription inbox;
@@ -309,49 +307,16 @@ final class ConformanceDriver {
         var request = SendRequest.newBuilder()
                 .setIdempotencyKey(command.text("key"))
                 .setInReplyTo(message.text("in_reply_to"));
-        var recipient = message.text("recipient");
-        var summary = message.text("summary");
-        var content = message.text("content");
-        var requestId = message.text("request_id");
-        JsonElement approve = message.json().get("approve");
-        switch (message.text("type")) {
-            case "message" ->
-                request.setMessage(DirectMessage.newBuilder()
-                        .setRecipient(recipient)
-                        .setSummary(summary)
-                        .setContent(content));
-            case "broadcast" ->
-                request.setBroadcast(Broadcast.newBuilder().setSummary(summary).setContent(content));
-            case "shutdown_request" ->
-                request.setShutdownRequest(
-                        ShutdownRequest.newBuilder().setRecipient(recipient).setReason(content));
-            case "shutdown_response" -> {
-                var answer =
-                        ShutdownResponse.newBuilder().setRequestId(requestId).setReason(content);
-                request.setShutdownResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
+        var kind = SendRequest.getDescriptor().findFieldByName(message.text("type"));
+        if (kind != null) { // The coordinator refuses a message of no kind.
+            var body = request.getFieldBuilder(kind);
+            for (var field : body.getDescriptorForType().getFields()) {
+                var value = message.json().get(TEXTS.contains(field.getName()) ? "content" : field.getName());
+                if (value != null) {
+                    body.setField(
+                            field, field.getName().equals("approve") ? value.getAsBoolean() : value.getAsString());
+                }
             }
-            case "plan_approval_request" ->
-                request.setPlanApprovalRequest(
-                        PlanApprovalRequest.newBuilder().setPlan(content).setSummary(summary));
-            case "plan_approval_response" -> {
-                var answer = PlanApprovalResponse.newBuilder()
-                        .setRecipient(recipient)
-                        .setRequestId(requestId)
-                        .setFeedback(content);
-                request.setPlanApprovalResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
-            }
-            case "permission_request" ->
-                request.setPermissionRequest(PermissionRequest.newBuilder()
-                        .setRecipient(recipient)
-                        .setTool(message.text("tool"))
-                        .setSummary(summary)
-                        .setDetail(content));
-            case "permission_response" -> {
-                var answer =
-                        PermissionResponse.newBuilder().setRequestId(requestId).setReason(content);
-                request.setPermissionResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
-            }
-            default -> {} // The coordinator refuses it.
         }
         return sent(me.send(request));
     }
@@ -384,54 +349,24 @@ final class ConformanceDriver {
         shown.put("request_id", message.getRequestId());
         shown.put("in_reply_to", message.getInReplyTo());
         shown.put("delivery_count", delivery.deliveryCount());
-        switch (message.getBodyCase()) {
-            case MESSAGE -> {
-                shown.put("recipient", message.getMessage().getRecipient());
-                shown.put("summary", message.getMessage().getSummary());
-                shown.put("content", message.getMessage().getContent());
+        var kind =
+                Message.getDescriptor().findFieldByNumber(message.getBodyCase().getNumber());
+        if (kind != null) {
+            var body = (com.google.protobuf.Message) message.getField(kind);
+            for (var field : body.getDescriptorForType().getFields()) {
+                if (TEXTS.contains(field.getName())) {
+                    shown.put("content", body.getField(field));
+                } else if (SHOWN.contains(field.getName())) {
+                    shown.put(field.getName(), body.getField(field));
+                }
             }
-            case BROADCAST -> {
-                shown.put("summary", message.getBroadcast().getSummary());
-                shown.put("content", message.getBroadcast().getContent());
-            }
-            case SHUTDOWN_REQUEST -> {
-                shown.put("recipient", message.getShutdownRequest().getRecipient());
-                shown.put("content", message.getShutdownRequest().getReason());
-            }
-            case SHUTDOWN_RESPONSE -> {
-                shown.put("approve", message.getShutdownResponse().getApprove());
-                shown.put("content", message.getShutdownResponse().getReason());
-            }
-            case PLAN_APPROVAL_REQUEST -> {
-                shown.put("summary", message.getPlanApprovalRequest().getSummary());
-                shown.put("content", message.getPlanApprovalRequest().getPlan());
-            }
-            case PERMISSION_REQUEST -> {
-                shown.put("recipient", message.getPermissionRequest().getRecipient());
-                shown.put("tool", message.getPermissionRequest().getTool());
-                shown.put("summary", message.getPermissionRequest().getSummary());
-                shown.put("content", message.getPermissionRequest().getDetail());
-            }
-            case PERMISSION_RESPONSE -> {
-                shown.put("approve", message.getPermissionResponse().getApprove());
-                shown.put("content", message.getPermissionResponse().getReason());
-            }
-            case PLAN_APPROVAL_RESPONSE -> {
-                shown.put("recipient", message.getPlanApprovalResponse().getRecipient());
-                shown.put("approve", message.getPlanApprovalResponse().getApprove());
-                shown.put("content", message.getPlanApprovalResponse().getFeedback());
-            }
-            case SPAWN_ORDER -> {
-                shown.put("recipient", message.getSpawnOrder().getRecipient());
-                shown.put("summary", message.getSpawnOrder().getSummary());
-                shown.put("member", message.getSpawnOrder().getMember());
-                shown.put("profile", message.getSpawnOrder().getTerms().getProfile());
-            }
-            case NOTICE -> {
-                shown.put("notice", word(message.getNotice().getKind(), "NOTICE_KIND_"));
-                shown.put("content", message.getNotice().getText());
-            }
-            case BODY_NOT_SET -> {}
+        }
+        if (message.hasSpawnOrder()) {
+            shown.put("member", message.getSpawnOrder().getMember());
+            shown.put("profile", message.getSpawnOrder().getTerms().getProfile());
+        }
+        if (message.hasNotice()) {
+            shown.put("notice", word(message.getNotice().getKind(), "NOTICE_KIND_"));
         }
         return filled(shown);
     }

@@ -1,9 +1,5 @@
-//! Writes what the clients in other languages need of the protocol's options: which refusals and calls they may repeat,
-//! which calls wait, and which replies are secret. `cargo xtask generate` runs it.
-//!
-//! Usage: `client_policies ROOT`, where ROOT is the root of the repository.
-
-use std::{env, fs, io, path::Path};
+//! What the protocol's options say of refusals and calls: which of them a client may repeat, which calls wait, and which
+//! replies are secret.
 
 use teamwire_proto::{
     Method, Reason,
@@ -11,18 +7,17 @@ use teamwire_proto::{
     reason::Retry,
 };
 
-fn main() -> io::Result<()> {
-    let root = env::args().nth(1).unwrap_or_else(|| ".".to_owned());
+use crate::camel;
+
+/// Returns the files, with their paths.
+pub(crate) fn files() -> [(&'static str, String); 4] {
     let policy = Policy::read();
-    for (file, text) in [
+    [
         ("client/python/src/teamwire/_policy.py", policy.python()),
         ("client/typescript/src/gen/policy.ts", policy.typescript()),
         ("client/go/protocol_gen.go", policy.go()),
         ("client/java/src/main/java/io/teamwire/Policy.java", policy.java()),
-    ] {
-        fs::write(Path::new(&root).join(file), text)?;
-    }
-    Ok(())
+    ]
 }
 
 struct Policy {
@@ -228,13 +223,6 @@ impl Set {
 /// Returns the name of a call on the wire.
 fn path(method: Method) -> String {
     format!("/teamwire.v1.{}/{}", method.service(), method.name())
-}
-
-/// Returns words as one word.
-fn camel(words: &str) -> String {
-    let mut words = words.split(' ');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |name, word| name + &word[..1].to_ascii_uppercase() + &word[1..])
 }
 
 /// Returns the name of a call without its service.
