@@ -1,5 +1,6 @@
 /** What the history says, in words. Agents have written parts of it, so show these texts with `Text.svelte`. */
 
+import { getOption, hasOption } from "@bufbuild/protobuf";
 import { v1 } from "@teamwire/client";
 import { exitName } from "./format.js";
 import { permission } from "./text.js";
@@ -12,30 +13,22 @@ export interface Said {
 }
 
 export function said({ body }: v1.Message): Said {
-  switch (body.case) {
-    case "message":
-    case "broadcast":
-      return { summary: body.value.summary, text: body.value.content };
-    case "shutdownRequest":
-    case "shutdownResponse":
-    case "permissionResponse":
-      return { summary: "", text: body.value.reason };
-    case "planApprovalRequest":
-      return { summary: body.value.summary, text: body.value.plan };
-    case "planApprovalResponse":
-      return { summary: "", text: body.value.feedback };
-    case "permissionRequest":
-      return {
-        summary: permission(body.value, body.value.detail),
-        text: `${body.value.detail}\n\ndescribed as: ${body.value.summary}`,
-      };
-    case "spawnOrder":
-      return { summary: body.value.summary, text: "" };
-    case "notice":
-      return { summary: "", text: body.value.text };
-    default:
-      return { summary: "", text: "" };
+  if (body.case === "permissionRequest") {
+    return {
+      summary: permission(body.value, body.value.detail),
+      text: `${body.value.detail}\n\ndescribed as: ${body.value.summary}`,
+    };
   }
+  const parts: Readonly<Record<string, unknown>> = { ...body.value };
+  const part = (name: string) => (typeof parts[name] === "string" ? parts[name] : "");
+  const text = policy(body.case)?.text ?? "";
+  return { summary: part("summary"), text: text === "summary" ? "" : part(text) };
+}
+
+/** Returns what the protocol says of a kind of message. */
+function policy(kind: v1.Message["body"]["case"]): v1.KindPolicy | undefined {
+  const field = v1.MessageSchema.fields.find(({ localName }) => localName === kind);
+  return field && hasOption(field, v1.kind_policy) ? getOption(field, v1.kind_policy) : undefined;
 }
 
 /** How many characters of a message one line has. */
@@ -89,16 +82,11 @@ function capital(text: string): string {
   return `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}`;
 }
 
-const REQUESTS: Readonly<Record<string, string>> = {
-  shutdownRequest: "shutdown request",
-  planApprovalRequest: "plan",
-  permissionRequest: "permission request",
-  spawnOrder: "order to start a member",
-};
-
-/** Returns what a message asks for. */
+/** Returns what a message asks for. Empty if it asks for nothing. */
 export function requestNoun({ body }: v1.Message): string {
-  return REQUESTS[body.case ?? ""] ?? "";
+  if (body.case === "spawnOrder") return "order to start a member";
+  const { answeredBy = "", noun = "" } = policy(body.case) ?? {};
+  return answeredBy && noun;
 }
 
 /** What each state of a request is called, and how it looks. */

@@ -1,16 +1,13 @@
 /** Messages in one line. */
 
 import type { v1 } from "@teamwire/client";
+import { said } from "../../lib/sentences.js";
 import { permission } from "../../lib/text.js";
 
 /** Returns what a message is about, in one line. May contain what an agent wrote. */
 export function about(message: v1.Message | undefined): string {
   const body = message?.body;
   switch (body?.case) {
-    case "message":
-    case "broadcast":
-    case "spawnOrder":
-      return body.value.summary;
     case "permissionRequest":
       return `asks for permission: ${permission(body.value, body.value.detail)}`;
     case "planApprovalRequest":
@@ -22,10 +19,10 @@ export function about(message: v1.Message | undefined): string {
       return `${answer(body.value.approve)}${body.value.reason ? `: ${body.value.reason}` : ""}`;
     case "planApprovalResponse":
       return `${answer(body.value.approve)}${body.value.feedback ? `: ${body.value.feedback}` : ""}`;
-    case "notice":
-      return body.value.text;
-    default:
-      return "a message of a kind that this page does not know";
+    default: {
+      const { summary = "", text = "" } = message ? said(message) : {};
+      return summary || text || "a message of a kind that this page does not know";
+    }
   }
 }
 
