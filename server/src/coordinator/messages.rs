@@ -55,7 +55,7 @@ impl Coordinator {
         let acknowledgement = Acknowledgement::check(who, member, request)?;
         let Acknowledgement { who, member, message_ids } = &acknowledgement;
         let namespace = namespace_of(who, "")?;
-        let mailbox = self.notifier.mailbox(&namespace, member, who.session_id.as_deref());
+        let mailbox = self.notifier.mailbox(&namespace, member, who.session_id.as_ref());
         let mut leaving: Vec<Leaving> = Vec::with_capacity(message_ids.len());
         let mut elsewhere: Vec<MessageId> = Vec::new();
         for id in message_ids {

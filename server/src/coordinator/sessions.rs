@@ -15,6 +15,7 @@ use crate::{
         identity::{CallerCredentials, namespace_of},
         inbox::Leaving,
         records::{CursorRecord, SessionRecord},
+        secret::SessionId,
         session::{self, Earlier, Opened},
         streams,
         time::milliseconds,
@@ -128,7 +129,7 @@ impl Coordinator {
         &self,
         namespace: &Namespace,
         member: &Name,
-        session_id: &str,
+        session_id: &SessionId,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
         let preload = [member_key::<SessionRecord>(member)];
@@ -141,7 +142,7 @@ impl Coordinator {
         &self,
         namespace: &Namespace,
         member: &Name,
-        session_id: &str,
+        session_id: &SessionId,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
         let preload = [member_key::<SessionRecord>(member)];
@@ -154,7 +155,7 @@ impl Coordinator {
         &self,
         namespace: &Namespace,
         member: &Name,
-        session_id: &str,
+        session_id: &SessionId,
         leaving: &Leaving,
         message: &v1::Message,
         why: Undeliverable,

@@ -55,7 +55,7 @@ impl Session {
         Ok(match opened {
             Opened::Session { member, team, record, reserved } => {
                 let opened = v1::SessionOpened {
-                    session_id: record.session_id.clone(),
+                    session_id: record.session_id.clone().into(),
                     epoch: record.epoch,
                     incarnation: record.incarnation,
                     backlog,

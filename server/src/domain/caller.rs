@@ -2,7 +2,10 @@
 
 use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 
-use super::{actor::Actor, secret::SecretHash};
+use super::{
+    actor::Actor,
+    secret::{SecretHash, SessionId},
+};
 
 /// The credentials that a call presented.
 #[derive(Clone, Debug)]
@@ -12,7 +15,7 @@ pub struct CallerCredentials {
     /// The hash of its secret.
     pub hash: SecretHash,
     /// The session that the caller says it has open.
-    pub session_id: Option<String>,
+    pub session_id: Option<SessionId>,
     /// The trace that the call belongs to, if it names one.
     pub trace_parent: Option<String>,
     /// Set once a console credential of the operator was looked up in the directory, which the rules of a team cannot
@@ -22,11 +25,10 @@ pub struct CallerCredentials {
 
 impl CallerCredentials {
     /// Takes what a call presented, and hashes the credential's secret.
-    pub fn new(credential: Credential, session_id: Option<String>) -> Self {
-        // A stream that was opened after an approved shutdown has no session; its client presents an empty id. A
-        // console credential belongs to no process, so it has no session either.
+    pub fn new(credential: Credential, session_id: Option<SessionId>) -> Self {
+        // A console credential belongs to no process, so it has no session.
         let has_session = !matches!(credential, Credential::Console { .. });
-        let session_id = session_id.filter(|id| has_session && !id.is_empty());
+        let session_id = session_id.filter(|_| has_session);
         let hash = SecretHash::of(credential.secret());
         Self { hash, credential, session_id, trace_parent: None, operator_sign_in: None }
     }

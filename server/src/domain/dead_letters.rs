@@ -12,6 +12,7 @@ use super::{
     inbox::{Leaving, remove_from_inbox},
     notices,
     records::{ReceiptRecord, SessionRecord, TeamRecord, receipt_id},
+    secret::SessionId,
     session::hold,
     tx::{RuleError, Tx},
 };
@@ -66,7 +67,7 @@ pub fn undeliverable(
 pub fn dead_letter(
     tx: &mut Tx<'_>,
     member: &Name,
-    session_id: &str,
+    session_id: &SessionId,
     leaving: &Leaving,
     message: &v1::Message,
     why: Undeliverable,

@@ -23,7 +23,7 @@ use super::{
         SignInCodeRecord, TeamRecord, is_lost,
     },
     refused_caller::{only_members, unknown_session},
-    secret::{SecretHash, is_session_id},
+    secret::SecretHash,
     tx::{RuleError, Tx},
 };
 use crate::store::Namespace;
@@ -464,7 +464,7 @@ fn check_session(tx: &mut Tx<'_>, record: &MemberRecord, who: &CallerCredentials
     let lives = std::iter::once(&record.credential).chain(&record.former_credentials);
     match session {
         Some(session) if session.session_id == *presented => Ok(()),
-        _ if !is_session_id(lives, presented) => Err(unknown_session().into()),
+        _ if !presented.is_of(lives) => Err(unknown_session().into()),
         // No newer session has opened.
         session if is_lost(presented, session.as_deref()) => Ok(()),
         _ => Err(superseded(&record.name).into()),

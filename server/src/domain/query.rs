@@ -33,7 +33,7 @@ pub fn member_state(member: &MemberRecord, facts: &MemberFacts) -> (MemberState,
         (Life::Lost, _) => (MemberState::Lost, member.since_ms),
         (Life::Spawning, _) => (MemberState::Spawning, member.since_ms),
         (Life::Live, _) if member.detached && !facts.has_lease() => {
-            (MemberState::Away, facts.lease_until_ms.max(member.since_ms))
+            (MemberState::Away, facts.lease_until_ms.unwrap_or(0).max(member.since_ms))
         }
         (Life::Live, Some(presence)) if presence.idle => (MemberState::Idle, presence.since_ms),
         (Life::Live, Some(presence)) => (MemberState::Active, presence.since_ms.max(member.since_ms)),
@@ -73,8 +73,8 @@ pub struct MemberFacts {
     pub inbox_depth: u64,
     /// No more ordinary messages fit.
     pub inbox_full: bool,
-    /// When its lease ends or ended; 0 if it never had one.
-    pub lease_until_ms: u64,
+    /// When its lease ends or ended. `None` if it never had one.
+    pub lease_until_ms: Option<u64>,
     /// How long a lease lasts.
     pub lease_ttl_ms: u64,
     /// The store's clock.
@@ -85,7 +85,7 @@ impl MemberFacts {
     /// Returns what the leases of its team, as just read, say about a member.
     pub fn of_lease(member: &Name, leases: &Leases, limits: &Limits) -> Self {
         Self {
-            lease_until_ms: leases.until_ms.get(member.folded()).copied().unwrap_or(0),
+            lease_until_ms: leases.until_ms.get(member.folded()).copied(),
             lease_ttl_ms: ms(limits.lease_ttl),
             now_ms: leases.now_ms,
             ..Self::default()
@@ -94,17 +94,17 @@ impl MemberFacts {
 
     /// Takes into account that the member is calling right now, which the leases show only a moment later.
     pub fn is_calling(mut self) -> Self {
-        self.lease_until_ms = self.lease_until_ms.max(self.now_ms + self.lease_ttl_ms);
+        self.lease_until_ms = self.lease_until_ms.max(Some(self.now_ms + self.lease_ttl_ms));
         self
     }
 
     fn has_lease(&self) -> bool {
-        self.lease_until_ms > self.now_ms
+        self.lease_until_ms.is_some_and(|until_ms| until_ms > self.now_ms)
     }
 
     /// Returns when the lease was last renewed: within seconds of the member's last call.
     pub(super) fn last_call_ms(&self) -> u64 {
-        self.lease_until_ms.saturating_sub(self.lease_ttl_ms)
+        self.lease_until_ms.unwrap_or(0).saturating_sub(self.lease_ttl_ms)
     }
 }
 
@@ -145,7 +145,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         inbox_depth: facts.inbox_depth,
         inbox_full: facts.inbox_full,
         connected: session.is_some_and(|session| session.ended.is_none()) && facts.has_lease() && member.life.is_live(),
-        lease_left: Some(duration(facts.lease_until_ms.saturating_sub(facts.now_ms))),
+        lease_left: Some(duration(facts.lease_until_ms.unwrap_or(0).saturating_sub(facts.now_ms))),
         liveness: if member.detached { Liveness::Detached } else { Liveness::Attached }.into(),
         notice_level: v1::NoticeLevel::from(member.notice_level).into(),
         usage: in_life.and_then(|activity| activity.life.show()),

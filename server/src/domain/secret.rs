@@ -111,23 +111,69 @@ pub fn derive(presented: &str, idempotency_key: &str) -> String {
 /// The length of a session's nonce and of its tag, in hexadecimal digits.
 const SESSION_PART: usize = 16;
 
-/// Makes the id of a session: its epoch, a nonce, and a tag by which [`is_session_id`] recognizes it later. `random`:
-/// hexadecimal digits.
-pub fn session_id(life: &SecretHash, epoch: u64, random: &str) -> String {
-    let nonce = &random[..SESSION_PART];
-    format!("{epoch}-{nonce}{}", session_tag(life, epoch, nonce))
+/// The id of a session: its epoch, a nonce, and a tag by which [`SessionId::is_of`] recognizes it later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionId(String);
+
+impl SessionId {
+    /// Makes the id of a new session. `random`: hexadecimal digits.
+    pub fn new(life: &SecretHash, epoch: u64, random: &str) -> Self {
+        let nonce = &random[..SESSION_PART];
+        Self(format!("{epoch}-{nonce}{}", session_tag(life, epoch, nonce)))
+    }
+
+    /// Takes what a client presents. `None` if it is empty.
+    pub fn presented(text: impl Into<String>) -> Option<Self> {
+        Some(text.into()).filter(|text| !text.is_empty()).map(Self)
+    }
+
+    /// Returns whether a coordinator issued it to one of these lives. Old sessions are not stored, so the id itself must
+    /// show it.
+    pub fn is_of<'a>(&self, lives: impl IntoIterator<Item = &'a SecretHash>) -> bool {
+        let Some((epoch, (nonce, tag))) = self.parts() else { return false };
+        lives.into_iter().any(|life| session_tag(life, epoch, nonce) == tag)
+    }
+
+    /// Returns the epoch of its session, or 0 if it is malformed.
+    pub fn epoch(&self) -> u64 {
+        self.0.split_once('-').and_then(|(epoch, _)| epoch.parse().ok()).unwrap_or(0)
+    }
+
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns its epoch, its nonce and its tag.
+    fn parts(&self) -> Option<(u64, (&str, &str))> {
+        let (epoch, rest) = self.0.split_once('-')?;
+        Some((epoch.parse().ok()?, rest.split_at_checked(SESSION_PART)?))
+    }
 }
 
-/// Returns whether a coordinator issued this session id to one of these lives. Old sessions are not stored, so the id
-/// itself must show it.
-pub fn is_session_id<'a>(lives: impl IntoIterator<Item = &'a SecretHash>, session_id: &str) -> bool {
-    let Some((epoch, (nonce, tag))) = session_id
-        .split_once('-')
-        .and_then(|(epoch, rest)| Some((epoch.parse().ok()?, rest.split_at_checked(SESSION_PART)?)))
-    else {
-        return false;
-    };
-    lives.into_iter().any(|life| session_tag(life, epoch, nonce) == tag)
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> Self {
+        id.0
+    }
+}
+
+/// The token of a task's claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClaimToken(String);
+
+impl ClaimToken {
+    /// Takes a new secret, or what a client presents. `None` if it is empty.
+    pub fn presented(text: impl Into<String>) -> Option<Self> {
+        Some(text.into()).filter(|text| !text.is_empty()).map(Self)
+    }
+}
+
+impl From<ClaimToken> for String {
+    fn from(token: ClaimToken) -> Self {
+        token.0
+    }
 }
 
 fn session_tag(life: &SecretHash, epoch: u64, nonce: &str) -> String {
@@ -143,13 +189,14 @@ mod tests {
     #[test]
     fn session_id_is_recognized_only_for_the_life_that_got_it() {
         let (life, other) = (SecretHash::of("life"), SecretHash::of("other"));
-        let id = session_id(&life, 12, &"0123456789abcdef".repeat(2));
-        assert!(is_session_id([&other, &life], &id));
-        assert!(!is_session_id([&other], &id));
+        let id = SessionId::new(&life, 12, &"0123456789abcdef".repeat(2));
+        assert!(id.is_of([&other, &life]));
+        assert!(!id.is_of([&other]));
+        let id = id.as_str();
         for forged in
             [id.replacen("12", "13", 1), format!("{id}0"), "12".to_owned(), "12-".to_owned(), "x-é".to_owned()]
         {
-            assert!(!is_session_id([&life], &forged), "{forged}");
+            assert!(!SessionId(forged.clone()).is_of([&life]), "{forged}");
         }
     }
 

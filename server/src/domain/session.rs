@@ -27,7 +27,7 @@ use super::{
     notices,
     records::{CursorRecord, Life, SessionEnd, SessionRecord, TeamRecord, is_lost},
     request,
-    secret::session_id,
+    secret::SessionId,
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -162,7 +162,7 @@ pub fn open(
     let epoch = before.epoch + 1;
     let record = SessionRecord {
         epoch,
-        session_id: session_id(&member.credential, epoch, &tx.new_secret()),
+        session_id: SessionId::new(&member.credential, epoch, &tx.new_secret()),
         instance: instance.clone(),
         incarnation: member.incarnation,
         opened_ms: tx.ctx.now_ms,
@@ -254,10 +254,10 @@ pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), RuleEr
 }
 
 /// Returns the session's record if the session still holds the inbox.
-pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<Arc<SessionRecord>, RuleError> {
+pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &SessionId) -> Result<Arc<SessionRecord>, RuleError> {
     let session = tx.read::<SessionRecord>(member.folded())?;
     match session {
-        Some(session) if session.session_id == session_id => Ok(session),
+        Some(session) if session.session_id == *session_id => Ok(session),
         session if is_lost(session_id, session.as_deref()) => {
             Err(Refusal::new(Reason::StoreUnavailable, "The store has lost this session. Open another one.").into())
         }
@@ -266,7 +266,7 @@ pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<A
 }
 
 /// Records how far a session has gotten, and how far it may deliver.
-pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
+pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &SessionId, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     if session.ended.is_some() {
         return Err(superseded(member).into());
@@ -275,7 +275,7 @@ pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &Cursor
 }
 
 /// Closes a session because its stream has ended. `cursor`: exactly how far it got.
-pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
+pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &SessionId, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     put_cursor(tx, member, &CursorRecord { reserved: cursor.delivered, ..cursor.clone() })?;
     if session.ended.is_none() {
@@ -319,11 +319,13 @@ impl Acknowledgement {
             message_ids.push(MessageId::parse(text, "message_ids")?);
         }
         let (member, session_id) = match (&who.credential, member) {
-            (Credential::Member { member, .. }, _) => (member.clone(), Some(request.session_id.clone())),
+            (Credential::Member { member, .. }, _) => {
+                (member.clone(), SessionId::presented(request.session_id.as_str()))
+            }
             (_, Some(member)) => (member, None),
             _ => return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox to acknowledge from.")),
         };
-        let session_id = session_id.filter(|id| !id.is_empty()).or_else(|| who.session_id.clone());
+        let session_id = session_id.or_else(|| who.session_id.clone());
         Ok(Self { member, who: CallerCredentials { session_id, ..who.clone() }, message_ids })
     }
 }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, header::AUTHORIZATION};
 use teamwire_proto::{Reason, Refusal, SESSION_METADATA_KEY, credential::Credential, trace_parent};
 
-use crate::domain::identity::CallerCredentials;
+use crate::domain::{identity::CallerCredentials, secret::SessionId};
 
 /// Reads the credentials of a call.
 pub(super) fn read(headers: &HeaderMap) -> Result<CallerCredentials, Refusal> {
@@ -21,7 +21,7 @@ pub(super) fn read(headers: &HeaderMap) -> Result<CallerCredentials, Refusal> {
         return Err(missing());
     }
     let text = |key: &str| headers.get(key).and_then(|value| value.to_str().ok());
-    let session = text(SESSION_METADATA_KEY).map(str::to_owned);
+    let session = text(SESSION_METADATA_KEY).and_then(SessionId::presented);
     let trace_parent = text(trace_parent::METADATA_KEY).filter(|text| trace_parent::is_valid(text));
     Ok(CallerCredentials {
         trace_parent: trace_parent.map(str::to_owned),

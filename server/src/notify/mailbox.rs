@@ -13,7 +13,7 @@ use teamwire_proto::{id::MessageId, name::Name, v1};
 use tokio::sync::Notify;
 
 use crate::{
-    domain::{inbox::Leaving, records::CursorRecord},
+    domain::{inbox::Leaving, records::CursorRecord, secret::SessionId},
     store::Namespace,
 };
 
@@ -31,7 +31,7 @@ pub struct Mailbox {
     /// The member whose inbox this is.
     pub member: Name,
     /// The id that the client presents.
-    pub session_id: String,
+    pub session_id: SessionId,
     wake: Notify,
     /// The lowest sequence that the session has not handled yet.
     seen_next: AtomicU64,
@@ -143,7 +143,7 @@ impl Inbox {
 /// For the tasks that wake the session.
 impl Mailbox {
     /// Makes the mailbox of a session that has read nothing yet.
-    pub(crate) fn new(namespace: Namespace, member: Name, session_id: String) -> Arc<Self> {
+    pub(crate) fn new(namespace: Namespace, member: Name, session_id: SessionId) -> Arc<Self> {
         let mut state = Inbox::default();
         state.pending.request(Work::Reread);
         Arc::new(Self {
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_mailbox_is_checked_again_after_its_session_makes_progress() {
-        let mailbox = Mailbox::new(Namespace::directory(), Name::parse("bob", "name").unwrap(), "session".to_owned());
+        let mailbox = Mailbox::new(Namespace::directory(), Name::parse("bob", "name").unwrap(), SessionId::default());
         assert!(!mailbox.is_up_to_date_at(7));
         mailbox.set_up_to_date_at(7);
         mailbox.set_seen_next(1);

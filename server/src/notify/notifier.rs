@@ -11,6 +11,7 @@ use super::{mailbox::Mailbox, team_changes::TeamChanges, waiters::NamespaceWaite
 use crate::{
     domain::{
         records::{DueNoticesRecord, RecordType, TeamRecord},
+        secret::SessionId,
         streams,
         topics::Topic,
     },
@@ -63,11 +64,16 @@ impl Notifier {
     }
 
     /// Returns the mailbox of the member's session with this id, or of its newest one.
-    pub fn mailbox(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Mailbox>> {
+    pub fn mailbox(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        session_id: Option<&SessionId>,
+    ) -> Option<Arc<Mailbox>> {
         let namespaces = self.lock();
         let sessions = namespaces.get(namespace)?.sessions.get(member.folded())?;
         let found = match session_id {
-            Some(id) => sessions.iter().find(|session| session.session_id == id),
+            Some(id) => sessions.iter().find(|session| session.session_id == *id),
             None => sessions.last(),
         };
         found.cloned()

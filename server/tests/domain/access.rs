@@ -5,7 +5,7 @@ use teamwire_server::domain::{
     access,
     identity::{self, Admit, CallerCredentials},
     records::{ActsFor, ConsoleRecord, EndCause, Exit, Life, SignInCodeRecord, SignInsRecord},
-    secret::SecretHash,
+    secret::{SecretHash, SessionId},
 };
 
 use crate::world::*;
@@ -43,7 +43,7 @@ fn with_code(secret: &str) -> CallerCredentials {
 
 fn with_console() -> CallerCredentials {
     let (team, id) = (Some(name("alpha")), "c1".to_owned());
-    CallerCredentials::new(Credential::Console { team, id, secret: "console".to_owned() }, Some("1-x".to_owned()))
+    CallerCredentials::new(Credential::Console { team, id, secret: "console".to_owned() }, SessionId::presented("1-x"))
 }
 
 #[test]

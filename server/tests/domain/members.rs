@@ -8,7 +8,7 @@ use teamwire_server::{
         due,
         identity::{self, Admit, CallerCredentials, Principal},
         records::{Life, SessionRecord, TeamRecord},
-        secret::{SecretHash, session_id},
+        secret::{SecretHash, SessionId},
         task::board::{BoardRecord, Place, Status, TaskRecord},
         team,
     },
@@ -37,7 +37,7 @@ fn wrong_secret_is_refused_like_an_unknown_member() {
 
 #[test]
 fn caller_of_an_older_session_is_superseded() {
-    let id = |epoch| session_id(&SecretHash::of("ann"), epoch, "0123456789abcdef0123456789abcdef");
+    let id = |epoch| SessionId::new(&SecretHash::of("ann"), epoch, "0123456789abcdef0123456789abcdef");
     let session = SessionRecord { epoch: 2, session_id: id(2), ..Default::default() };
     let world = World::with(&["lead", "ann"]).record("ann", &session);
     for (presented, accepted) in [(id(1), false), (id(2), true)] {

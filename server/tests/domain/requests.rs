@@ -9,6 +9,7 @@ use teamwire_server::{
     domain::{
         membership,
         records::{EndCause, Exit, Life, Pending, SessionEnd, SessionRecord, TeamRecord},
+        secret::SessionId,
         time::timestamp,
     },
     store::{Bound, Txn, WhenFull, Write},
@@ -178,7 +179,12 @@ fn expired_request_cannot_be_answered() {
 
 #[test]
 fn approval_stops_the_member_ends_its_session_and_answers_in_one_transaction() {
-    let session = SessionRecord { epoch: 1, session_id: "1-x".to_owned(), incarnation: 1, ..Default::default() };
+    let session = SessionRecord {
+        epoch: 1,
+        session_id: SessionId::presented("1-x").unwrap(),
+        incarnation: 1,
+        ..Default::default()
+    };
     let world = asked(NOW_MS + 1).record("ann", &session);
     let (_, txn) = world.send(&caller("ann"), &answer_shutdown(true)).unwrap();
     let team: TeamRecord = put(&txn, "").unwrap();

@@ -3,6 +3,7 @@
 use teamwire_proto::v1;
 use teamwire_server::domain::{
     records::{CursorRecord, SessionRecord},
+    secret::SessionId,
     session::{self, Earlier, Opened},
 };
 
@@ -23,7 +24,12 @@ fn opened(before: &SessionRecord, cursor: CursorRecord, tail: u64, earlier: &Ear
 }
 
 fn first() -> SessionRecord {
-    SessionRecord { epoch: 1, session_id: "1-x".to_owned(), incarnation: 1, ..SessionRecord::default() }
+    SessionRecord {
+        epoch: 1,
+        session_id: SessionId::presented("1-x").unwrap(),
+        incarnation: 1,
+        ..SessionRecord::default()
+    }
 }
 
 /// The cursor of a session that has delivered up to 2, and the message 9 ahead of its turn.

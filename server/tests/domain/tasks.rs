@@ -4,6 +4,7 @@ use teamwire_proto::{Reason, Refusal, v1};
 use teamwire_server::{
     domain::{
         records::Pending,
+        secret::ClaimToken,
         task::{
             board::{BoardRecord, Place, Release, Status, TaskRecord},
             claim, edit,
@@ -42,7 +43,7 @@ fn claimed() -> World {
     let task = TaskRecord {
         status: Status::InProgress,
         owner: Some(name("ann")),
-        claim: Some("token".to_owned()),
+        claim: ClaimToken::presented("token"),
         attempts: 1,
         ..pending(1)
     };
@@ -54,7 +55,10 @@ fn claim_takes_the_task_off_the_board() {
     let world = World::with(&["lead", "ann"]).tasks(&[(1, &[])]);
     let (claim, txn) = claim_task(&world, "ann", 1).unwrap();
     let task: TaskRecord = put(&txn, "1").unwrap();
-    assert_eq!((task.status, task.owner, task.claim), (Status::InProgress, Some(name("ann")), Some(claim.token)));
+    assert_eq!(
+        (task.status, task.owner, task.claim),
+        (Status::InProgress, Some(name("ann")), ClaimToken::presented(claim.token))
+    );
     let board: BoardRecord = put(&txn, "").unwrap();
     assert_eq!((board.claimed_by(&name("ann")), board.next_for(&name("ann"))), (vec![1], None));
 }
@@ -130,8 +134,12 @@ fn completion_without_a_token_after_the_claim_has_lapsed_says_when_and_why() {
     assert!(refusal.message.contains(": its claim expired after 24 h. Stop working on it"), "{}", refusal.message);
 
     // Another member has claimed it since.
-    let claimed_since =
-        TaskRecord { status: Status::InProgress, owner: Some(name("bob")), claim: Some("token".to_owned()), ..lapsed };
+    let claimed_since = TaskRecord {
+        status: Status::InProgress,
+        owner: Some(name("bob")),
+        claim: ClaimToken::presented("token"),
+        ..lapsed
+    };
     let refusal = complete(&world.record("1", &claimed_since), "ann", 1, "").unwrap_err();
     assert_eq!(refusal.reason, Reason::TaskClaimed);
     assert_eq!(refusal.metadata["released_because"], "its claim expired after 24 h");

@@ -11,6 +11,7 @@ use teamwire_server::{
         dead_letters::Undeliverable,
         inbox::Leaving,
         records::{RecordType as _, SessionRecord},
+        secret::SessionId,
     },
     store::{Key, Record, Store as _, Txn, Write},
 };
@@ -346,7 +347,7 @@ async fn a_message_that_was_acknowledged_meanwhile_does_not_become_a_dead_letter
     let leaving =
         Leaving { sequence: 1, message_id: MessageId::known(&id).unwrap(), delivered_ms: None, delivery_count: 5 };
     let name = Name::parse("bob", "name").unwrap();
-    let session_id = &session.opened.session_id;
+    let session_id = &SessionId::presented(session.opened.session_id.as_str()).unwrap();
     t.coordinator
         .dead_letter(&t.namespace, &name, session_id, &leaving, &message, Undeliverable::DeliveryLimit)
         .await

@@ -19,7 +19,7 @@ use teamwire_server::{
             ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, RecordType, SessionRecord, SignInCodeRecord,
             SignInsRecord, TeamRecord,
         },
-        secret::{OperatorSecrets, SecretHash},
+        secret::{OperatorSecrets, SecretHash, SessionId},
         streams::{HISTORY, REQUESTS, activity, inbox},
         task::board::{BoardRecord, TaskRecord, WaitingRecord},
     },
@@ -58,7 +58,7 @@ impl Member {
 
     /// The same member, presenting a session.
     pub(crate) fn in_session(&self, session_id: &str) -> Self {
-        let who = CallerCredentials { session_id: Some(session_id.to_owned()), ..self.who.clone() };
+        let who = CallerCredentials { session_id: SessionId::presented(session_id), ..self.who.clone() };
         Self { who, ..self.clone() }
     }
 }
@@ -462,7 +462,7 @@ impl Open {
         loop {
             watch.mark_unchanged();
             let record = self.coordinator.session_record(&team.namespace, &name).await.unwrap().unwrap();
-            if record.session_id != self.opened.session_id || record.ended.is_some() {
+            if record.session_id.as_str() != self.opened.session_id || record.ended.is_some() {
                 return;
             }
             watch.changed().await.unwrap();

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use teamwire_proto::id::RequestId;
 
-use super::record_type::stored_as_json;
+use super::{super::secret::SessionId, record_type::stored_as_json};
 
 /// The latest session on a member's inbox. Id: the member. Changes only when a session opens or ends.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -12,7 +12,7 @@ pub struct SessionRecord {
     /// The number of the session, from 1.
     pub epoch: u64,
     /// The id that the client presents.
-    pub session_id: String,
+    pub session_id: SessionId,
     /// The process that opened it, by the name it gave.
     pub instance: String,
     /// The life that it belongs to.
@@ -113,7 +113,6 @@ fn count(cursors: &[u64], overtook: &[u64], sequence: u64) -> u32 {
 }
 
 /// Returns whether the store has lost a session: it is newer than `latest`, the newest one in the store.
-pub fn is_lost(session_id: &str, latest: Option<&SessionRecord>) -> bool {
-    let epoch = session_id.split_once('-').and_then(|(epoch, _)| epoch.parse::<u64>().ok());
-    epoch.unwrap_or(0) > latest.map_or(0, |latest| latest.epoch)
+pub fn is_lost(session_id: &SessionId, latest: Option<&SessionRecord>) -> bool {
+    session_id.epoch() > latest.map_or(0, |latest| latest.epoch)
 }

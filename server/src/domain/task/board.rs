@@ -9,7 +9,7 @@ use teamwire_proto::{
     v1::{self, TaskStatus},
 };
 
-use crate::domain::{actor::Actor, records::record_type::stored_as_json, time::timestamp};
+use crate::domain::{actor::Actor, records::record_type::stored_as_json, secret::ClaimToken, time::timestamp};
 
 /// Ids of tasks. Kept as ranges, since tasks are created, and mostly claimed, in order.
 pub type Ids = RangeInclusiveSet<u64>;
@@ -52,7 +52,7 @@ pub struct TaskRecord {
     /// When it was completed or deleted.
     pub closed_ms: Option<u64>,
     /// The token of the current claim, or of the last one if its owner has completed or released the task.
-    pub claim: Option<String>,
+    pub claim: Option<ClaimToken>,
     /// How it last came back to the board.
     pub released: Option<Release>,
 }

@@ -21,6 +21,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal, Spender},
     life,
     records::{Life, TeamRecord},
+    secret::ClaimToken,
     text::{check_line, check_size},
     time::{ms, timestamp},
     tx::{RuleError, Tx},
@@ -152,7 +153,7 @@ fn take(
     task.attempts += 1;
     task.claimed_ms = Some(tx.ctx.now_ms);
     let token = tx.new_secret();
-    task.claim = Some(token.clone());
+    task.claim = ClaimToken::presented(token.as_str());
     change.board.place(task.id, Place::Claimed(name.clone()));
     if team.member(name).is_some_and(|member| member.detached) {
         change.board.expiring.insert(task.id, tx.ctx.now_ms + ms(tx.ctx.limits.claim_ttl));
@@ -182,11 +183,12 @@ pub fn complete(
     }
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
     let mut task = find(tx, &change.board, request.task_id)?;
-    if is_repeated(&task, Status::Completed, &request.claim_token) || is_repeated_by_ruler(&caller, &task, request) {
+    let token = ClaimToken::presented(request.claim_token.as_str());
+    if is_repeated(&task, Status::Completed, token.as_ref()) || is_repeated_by_ruler(&caller, &task, request) {
         return Ok(v1::CompleteTaskResponse { task: Some(show(&task, &change.board)), unblocked: Vec::new() });
     }
     refuse_closed(&task)?;
-    check_claim(&caller, &task, &request.claim_token)?;
+    check_claim(&caller, &task, token.as_ref())?;
     refuse_blocked(&change, &task)?;
     if task.status == Status::InProgress {
         tell_revoked(tx, &team, &actor, &task)?;
@@ -195,7 +197,7 @@ pub fn complete(
         task.owner = Some(name.clone());
     }
     // A repeated call with the token succeeds only if the first one presented it, too.
-    task.claim = task.claim.take().filter(|token| *token == request.claim_token);
+    task.claim = task.claim.take().filter(|claim| Some(claim) == token.as_ref());
     task.status = Status::Completed;
     task.closed_ms = Some(tx.ctx.now_ms);
     task.result.clone_from(&request.result);
@@ -219,14 +221,15 @@ pub fn release(
     check_line(&request.reason, "reason", Reason::InvalidField, &tx.ctx.limits)?;
     let mut change = Change::begin(tx)?;
     let mut task = find(tx, &change.board, request.task_id)?;
-    if is_repeated(&task, Status::Pending, &request.claim_token) {
+    let token = ClaimToken::presented(request.claim_token.as_str());
+    if is_repeated(&task, Status::Pending, token.as_ref()) {
         return Ok(show(&task, &change.board));
     }
     refuse_closed(&task)?;
-    check_claim(&caller, &task, &request.claim_token)?;
+    check_claim(&caller, &task, token.as_ref())?;
     if task.status == Status::InProgress {
         tell_revoked(tx, &team, &actor, &task)?;
-        let kept = task.claim.take().filter(|token| *token == request.claim_token);
+        let kept = task.claim.take().filter(|claim| Some(claim) == token.as_ref());
         let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
         let because = match request.reason.as_str() {
             "" if !is_own => format!("{} released it", v1::Sender::from(&actor).name),
@@ -242,8 +245,8 @@ pub fn release(
 }
 
 /// Returns whether the owner repeats a call that it made with this token.
-fn is_repeated(task: &TaskRecord, status: Status, token: &str) -> bool {
-    task.status == status && !token.is_empty() && task.claim.as_deref() == Some(token)
+fn is_repeated(task: &TaskRecord, status: Status, token: Option<&ClaimToken>) -> bool {
+    task.status == status && token.is_some() && task.claim.as_ref() == token
 }
 
 /// Returns whether the lead or the operator, who need no token, repeats a call.
@@ -253,15 +256,15 @@ fn is_repeated_by_ruler(caller: &Principal, task: &TaskRecord, request: &v1::Com
 }
 
 /// Checks the token of the owner's claim. The lead and the operator need none for another's task.
-fn check_claim(caller: &Principal, task: &TaskRecord, token: &str) -> Result<(), Refusal> {
+fn check_claim(caller: &Principal, task: &TaskRecord, token: Option<&ClaimToken>) -> Result<(), Refusal> {
     let holds = matches!(caller, Principal::Member { name, .. } if task.is_owned_by(name));
-    if task.status == Status::InProgress && holds && task.claim.as_deref() == Some(token) {
+    if task.status == Status::InProgress && holds && token.is_some() && task.claim.as_ref() == token {
         return Ok(());
     }
-    if is_lead_or_operator(caller) && token.is_empty() {
+    if is_lead_or_operator(caller) && token.is_none() {
         return Ok(());
     }
-    if token.is_empty() && !holds && task.status == Status::InProgress {
+    if token.is_none() && !holds && task.status == Status::InProgress {
         let mut refusal = claimed(task);
         if let Some(released) = task.released_text() {
             refusal.message = format!("{released}. {}", refusal.message);
@@ -272,10 +275,10 @@ fn check_claim(caller: &Principal, task: &TaskRecord, token: &str) -> Result<(),
 }
 
 /// Returns the refusal of a token whose claim has ended. `holds`: whether the caller has claimed the task again.
-fn stale_claim(task: &TaskRecord, token: &str, holds: bool) -> Refusal {
+fn stale_claim(task: &TaskRecord, token: Option<&ClaimToken>, holds: bool) -> Refusal {
     let id = task.id;
     let text = match (&task.status, &task.owner, task.released_text()) {
-        (Status::Pending, _, None) if token.is_empty() => format!("Task {id} is not claimed. Claim it first."),
+        (Status::Pending, _, None) if token.is_none() => format!("Task {id} is not claimed. Claim it first."),
         (Status::InProgress, ..) if holds => format!(
             "This is not the token of your present claim of task {id}. Use the token that `teamwire task show {id}` prints."
         ),

@@ -116,7 +116,10 @@ pub fn get(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Re
     let task = find(tx, &board, id)?;
     let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
     let token = task.claim.clone().filter(|_| is_own && task.status == Status::InProgress);
-    Ok(v1::GetTaskResponse { task: Some(show(&task, &board)), claim_token: token.unwrap_or_default() })
+    Ok(v1::GetTaskResponse {
+        task: Some(show(&task, &board)),
+        claim_token: token.map(String::from).unwrap_or_default(),
+    })
 }
 
 /// Changes a task.

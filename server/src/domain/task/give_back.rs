@@ -12,6 +12,7 @@ use super::{
 use crate::domain::{
     actor::Actor,
     records::TeamRecord,
+    secret::ClaimToken,
     text::enumerate,
     tx::{RuleError, Tx},
 };
@@ -102,7 +103,7 @@ pub(super) fn back_to_the_board(
     tx: &mut Tx<'_>,
     change: &mut Change,
     task: &mut TaskRecord,
-    kept: Option<String>,
+    kept: Option<ClaimToken>,
     because: &str,
 ) {
     task.go_back(because, tx.ctx.now_ms);

@@ -12,7 +12,7 @@ use teamwire_proto::{
 use teamwire_server::{
     coordinator::Coordinator,
     delivery::{Heartbeats, Pace, Session},
-    domain::identity::CallerCredentials,
+    domain::{identity::CallerCredentials, secret::SessionId},
 };
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -362,13 +362,13 @@ impl Story {
         );
         let first = timeout(PATIENCE, frames.recv()).await.expect("a frame").unwrap().unwrap().frame.unwrap();
         let Frame::Opened(opened) = first else { panic!("a stream begins with {first:?}") };
-        if opened.session_id.is_empty() {
+        let Some(session_id) = SessionId::presented(opened.session_id.as_str()) else {
             // A member that approved its shutdown learns only that.
             assert_eq!(self.model.members[&name].life, Life::Approved);
             let last = timeout(PATIENCE, frames.recv()).await.expect("a frame").unwrap().unwrap().frame;
             assert!(matches!(last, Some(Frame::Closing(last)) if last.reason() == CloseReason::ShutdownApproved));
             return Some(Done::Accepted);
-        }
+        };
         self.end_session(&name, CloseReason::Superseded);
         self.model.hear(&name, false);
         self.model.started(&name);
@@ -377,7 +377,7 @@ impl Story {
         self.listeners.push(Listener {
             incarnation: bearer.incarnation,
             member: name,
-            session_id: opened.session_id,
+            session_id,
             frames,
             last: 0,
             must_end: None,

@@ -6,7 +6,7 @@ use teamwire_proto::{
     name::Name,
     v1::{self, CloseReason, SenderKind, stream_response::Frame},
 };
-use teamwire_server::store::Range;
+use teamwire_server::{domain::secret::SessionId, store::Range};
 use tokio::time::timeout;
 
 use super::{PATIENCE, Story, check::content_of};
@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// A session, as its client sees it.
 pub(super) struct Listener {
     pub(super) member: String,
-    pub(super) session_id: String,
+    pub(super) session_id: SessionId,
     pub(super) incarnation: u64,
     pub(super) frames: teamwire_server::delivery::FrameQueue,
     /// The sequence delivered last.
