@@ -76,7 +76,7 @@ impl Shutdown {
                     show::line(&show::json("SendResponse", &reply));
                 } else if !self.output.json {
                     anstream::println!(
-                        "MadeRequest {} to shut down {}",
+                        "Asked {} to shut down {}",
                         reply.recipients.join(", "),
                         show::paint(show::dim(), &reply.request_id)
                     );
