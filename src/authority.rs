@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -14,7 +13,7 @@ use ring::digest::{SHA256, digest};
 use teamwire_proto::join_string::Fingerprint;
 
 use crate::{
-    context::{make_private_directory, write_private},
+    context::{make_private_directory, write_private, write_public},
     failure::Failure,
 };
 
@@ -43,12 +42,21 @@ impl Files {
         Self { cert: directory.join(format!("{name}.crt")), key: directory.join(format!("{name}.key")) }
     }
 
-    /// Writes both files; only the owner can read the key.
-    fn write(&self, cert: &str, key: &KeyPair) -> Result<(), Failure> {
+    /// Reads the key, or makes one that only the owner can read.
+    fn key(&self) -> Result<KeyPair, Failure> {
+        if let Ok(pem) = fs::read_to_string(&self.key)
+            && let Ok(key) = KeyPair::from_pem(&pem)
+        {
+            return Ok(key);
+        }
+        let key = KeyPair::generate().map_err(failed)?;
         write_private(&self.key, key.serialize_pem().as_bytes())?;
-        write_private(&self.cert, cert.as_bytes())?;
-        fs::set_permissions(&self.cert, fs::Permissions::from_mode(0o644))?;
-        Ok(())
+        Ok(key)
+    }
+
+    /// Where a new CA's key is until its certificate is written.
+    fn new_key(&self) -> PathBuf {
+        self.key.with_extension("key.new")
     }
 }
 
@@ -72,6 +80,8 @@ impl CertificateAuthority {
         let is_new = match (files.cert.exists(), files.key.exists()) {
             (false, false) => true,
             (true, true) => false,
+            // A process that made it was killed between its last two steps.
+            (true, false) if files.new_key().exists() => true,
             _ => {
                 return Err(Failure::usage(format!(
                     "{} has only one of ca.crt and ca.key. Restore the other, or choose another --dir.",
@@ -80,22 +90,31 @@ impl CertificateAuthority {
             }
         };
         if is_new {
-            let key = KeyPair::generate().map_err(failed)?;
-            let cert = ca_params(days).self_signed(&key).map_err(failed)?;
-            files.write(&cert.pem(), &key)?;
+            if !files.cert.exists() {
+                let key = KeyPair::generate().map_err(failed)?;
+                write_private(&files.new_key(), key.serialize_pem().as_bytes())?;
+                let cert = ca_params(days).self_signed(&key).map_err(failed)?;
+                write_public(&files.cert, cert.pem().as_bytes())?;
+            }
+            fs::rename(files.new_key(), &files.key).map_err(failed)?;
         }
         let unusable = |file: &Path, error: String| Failure::usage(format!("Cannot use {}: {error}.", file.display()));
         let cert = fs::read_to_string(&files.cert).map_err(|error| unusable(&files.cert, error.to_string()))?;
         let key = fs::read_to_string(&files.key).map_err(|error| unusable(&files.key, error.to_string()))?;
         let key = KeyPair::from_pem(&key).map_err(|error| unusable(&files.key, error.to_string()))?;
         let der = der_of(&cert).map_err(|error| unusable(&files.cert, error))?;
+        let public_key = key.public_key_raw();
+        if !der.windows(public_key.len()).any(|part| part == public_key) {
+            return Err(unusable(&files.key, "it is not the key of ca.crt".to_owned()));
+        }
         let fingerprint = digest(&SHA256, &der).as_ref().try_into().map_err(failed)?;
         let issuer = Issuer::from_ca_cert_pem(&cert, key).map_err(|error| unusable(&files.cert, error.to_string()))?;
         let directory = directory.to_owned();
         Ok(Self { directory, files, cert, issuer, fingerprint: Fingerprint(fingerprint), is_new })
     }
 
-    /// Issues a certificate that is valid for `days` days and writes it to `NAME.crt` and `NAME.key`, replacing both.
+    /// Issues a certificate that is valid for `days` days, and writes it to `NAME.crt`, replacing the one that is there.
+    /// Its key is in `NAME.key`, and is made if there is none: a pair of which only one is new would be of no use.
     pub(crate) fn issue(&self, name: &str, purpose: &Purpose<'_>, days: u32) -> Result<Files, Failure> {
         let (hosts, usage, common_name) = match purpose {
             Purpose::Server(hosts) => (hosts.to_vec(), ExtendedKeyUsagePurpose::ServerAuth, "teamwire coordinator"),
@@ -108,11 +127,10 @@ impl CertificateAuthority {
         params.extended_key_usages = vec![usage];
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params, days);
-        let key = KeyPair::generate().map_err(failed)?;
-        let cert = params.signed_by(&key, &self.issuer).map_err(failed)?.pem();
         let files = Files::named(&self.directory, name);
+        let cert = params.signed_by(&files.key()?, &self.issuer).map_err(failed)?.pem();
         // The chain includes the CA's own certificate because clients pin its fingerprint.
-        files.write(&format!("{cert}{}", self.cert), &key)?;
+        write_public(&files.cert, format!("{cert}{}", self.cert).as_bytes())?;
         Ok(files)
     }
 
@@ -169,6 +187,8 @@ mod tests {
         pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
         server::WebPkiClientVerifier,
     };
+
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -230,13 +250,25 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_can_read_keys_and_half_a_ca_is_refused() {
+    fn only_the_owner_can_read_keys_and_a_ca_is_made_completely_or_refused() {
         let directory = tempfile::tempdir().unwrap();
         let authority = CertificateAuthority::open(directory.path(), 10).unwrap();
         let server = authority.issue("server", &Purpose::Server(&["localhost".to_owned()]), 1).unwrap();
         for key in [&authority.files().key, &server.key] {
             assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
         }
+        // A process that made a CA can be killed after any step.
+        fs::rename(&authority.files().key, authority.files().new_key()).unwrap();
+        let finished = CertificateAuthority::open(directory.path(), 10).unwrap();
+        assert_eq!(finished.fingerprint(), authority.fingerprint());
+        let other = directory.path().join("other");
+        make_private_directory(&other).unwrap();
+        write_private(&other.join("ca.key.new"), b"of an earlier attempt").unwrap();
+        assert!(CertificateAuthority::open(&other, 10).unwrap().is_new());
+        fs::copy(other.join("ca.key"), &authority.files().key).unwrap();
+        let failure = CertificateAuthority::open(directory.path(), 10).map(|_| ()).unwrap_err();
+        assert!(failure.message().contains("not the key of ca.crt"), "{failure:?}");
+
         fs::remove_file(&authority.files().key).unwrap();
         let failure = CertificateAuthority::open(directory.path(), 10).map(|_| ()).unwrap_err();
         assert_eq!(failure.code(), crate::failure::USAGE);

@@ -22,7 +22,7 @@ pub(crate) use self::{
     advice::{has_ended, may_rejoin},
     endpoint::socket_path,
     identities::identity,
-    private_file::{make_private_directory, refuse_shared, try_lock, write_private},
+    private_file::{make_private_directory, refuse_shared, try_lock, write_private, write_public},
     runner::{is_within_runner, refuse_within_runner},
 };
 use crate::failure::{Failure, NOT_PERMITTED};
@@ -332,8 +332,8 @@ impl ContextArgs {
         let credential = fs::read_to_string(&path).map_err(|error| {
             let message = match error.kind() {
                 io::ErrorKind::NotFound => format!(
-                    "No identity is saved on this machine, and there is no operator's credential at {}. Start a coordinator \
-                     with `teamwire serve`, join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL.",
+                    "No identity is saved on this machine, and there is no operator's credential at {}. Start a team \
+                     with `teamwire up` or a coordinator with `teamwire serve`, join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL.",
                     path.display()
                 ),
                 _ => format!("Cannot read {}: {error}", path.display()),

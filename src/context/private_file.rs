@@ -1,31 +1,44 @@
 //! Files and directories that only their owner can access.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError},
     io::Write as _,
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
 use crate::failure::{Failure, NOT_PERMITTED};
 
-/// Creates a directory that only its owner can access, unless it exists.
+/// Creates a directory that only its owner can access, and the directories above it that are missing, unless it exists.
 pub(crate) fn make_private_directory(path: &Path) -> Result<(), Failure> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(path).map_err(|error| Failure::local(&format!("Cannot create {}", path.display()), error))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-    Ok(())
+    // Private from the start: one that is killed between two steps, or whose umask is generous, must not leave a
+    // directory that the next start refuses.
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.map_err(|error| Failure::local(&format!("Cannot create {}", path.display()), error))
 }
 
 /// Atomically replaces a file with one that only its owner can read.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    write_file(path, bytes, 0o600)
+}
+
+/// Atomically replaces a file with one that everyone can read.
+pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    write_file(path, bytes, 0o644)
+}
+
+fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(bytes)?;
+    file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| Failure::local(&format!("Cannot write {}", path.display()), error))?;
+    // Without this, a power failure could bring the old file back.
+    File::open(directory)?.sync_all()?;
     Ok(())
 }
 

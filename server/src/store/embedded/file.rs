@@ -3,8 +3,9 @@
 use std::{
     any::Any,
     fmt,
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io,
+    os::unix::fs::FileExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -26,6 +27,12 @@ use crate::store::{FORMAT_KNOWN, StoreError, newer_format};
 
 /// The size of the page cache.
 const CACHE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// How long redb's magic number is, with which a file begins.
+const MAGIC_BYTES: usize = 9;
+
+/// The first part of a file, which holds its header.
+const HEADER_BYTES: u64 = 4 * 1024;
 
 /// The interval at which opening retries a file that is in use.
 const RELEASE_POLL: Duration = Duration::from_millis(20);
@@ -289,7 +296,7 @@ pub(super) fn on_disk(path: &Path, grace: Duration, reserve: Reserve) -> Opener 
         loop {
             let file = create(&path)?;
             let place = Some(Place::of(&path, &file)?);
-            match builder(&path).create_file(file) {
+            match empty_if_unfinished(&file).and_then(|()| builder(&path).create_file(file)) {
                 Err(DatabaseError::DatabaseAlreadyOpen) if asked.elapsed() < grace => thread::sleep(RELEASE_POLL),
                 database => return Ok(Opened { database: database?, place }),
             }
@@ -317,6 +324,43 @@ fn builder(path: &Path) -> Builder {
         }
     });
     builder
+}
+
+/// Empties a file whose creation was interrupted: redb would take it for damaged. Locks such a file for as long as it is
+/// open, because another process may be about to finish it.
+fn empty_if_unfinished(file: &File) -> std::result::Result<(), DatabaseError> {
+    if is_finished(file)? {
+        return Ok(());
+    }
+    match file.try_lock() {
+        Ok(()) if is_finished(file)? => Ok(()),
+        Ok(()) => Ok(file.set_len(0)?),
+        Err(TryLockError::WouldBlock) => Err(DatabaseError::DatabaseAlreadyOpen),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Returns whether a file is empty or may hold a store. redb first gives a new file its size and a header without the
+/// magic number, and writes the magic number when that is on the disk.
+fn is_finished(file: &File) -> io::Result<bool> {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let mut magic = [0; MAGIC_BYTES];
+    let length = file.metadata()?.len();
+    if length == 0 || file.read_at(&mut magic, 0)? == 0 || !is_zero(&magic) {
+        return Ok(true);
+    }
+    let (mut at, mut bytes) = (HEADER_BYTES, vec![0; 64 * 1024]);
+    while at < length {
+        let read = file.read_at(&mut bytes, at)?;
+        if read == 0 {
+            break;
+        }
+        if !is_zero(&bytes[..read]) {
+            return Ok(true);
+        }
+        at += read as u64;
+    }
+    Ok(false)
 }
 
 fn create(path: &Path) -> io::Result<File> {

@@ -451,7 +451,9 @@ async fn power_failure_keeps_acknowledged_commits_and_tears_none() {
     }
     let steps = steps.lock().clone();
     let (_directory, path) = file();
-    for cut in (answered[0]..steps.len()).filter(|_| random.random_bool(0.04)).collect::<Vec<_>>() {
+    // Every moment while the file was made, and some later ones.
+    let cuts = (0..steps.len()).filter(|cut| *cut <= answered[0] || random.random_bool(0.04)).collect::<Vec<_>>();
+    for cut in cuts {
         fs::write(&path, after_power_failed(&steps[..cut], &mut random)).unwrap();
         let opened = EmbeddedStore::open(&path).unwrap_or_else(|error| panic!("after {cut} steps: {error}"));
         let found = sequences(&opened).await;
