@@ -1,8 +1,10 @@
 //! `teamwire setup`: makes the sessions of an agent program that a person starts members of a team.
 
 use std::{
-    env, fs,
-    io::{ErrorKind, Write as _},
+    env,
+    fs::{self, DirBuilder},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -12,14 +14,18 @@ use clap::{
 };
 use similar::TextDiff;
 use teamwire_agents::setup::{self, AgentProgram, Intent, Invocation, Places, SetupError};
+use tempfile::NamedTempFile;
 
 use super::confirm::Confirm;
 use crate::{
     context::{ContextArgs, refuse_within_runner},
-    failure::Failure,
+    failure::{Failure, REFUSED},
     show,
     stable_path::stable_path,
 };
+
+/// How many symbolic links lead to a file at most.
+const LINKS_MAX: usize = 40;
 
 /// Let the agent sessions that you start yourself act as a member of your team
 ///
@@ -92,9 +98,7 @@ impl Setup {
         }
         let files = show::count(changes.len() as u64, "file");
         self.confirm.ask(&format!("{files} will be changed as shown."), "")?;
-        for change in &changes {
-            change.write()?;
-        }
+        write(changes)?;
         self.report();
         Ok(())
     }
@@ -162,27 +166,64 @@ impl Change {
         diff.lines().for_each(|line| anstream::println!("{}", show::plain(line)));
     }
 
-    /// Replaces the file atomically. Its mode stays; a new file is private.
-    fn write(&self) -> Result<(), Failure> {
-        let cannot = |error: std::io::Error| Failure::local(&format!("Cannot write {}", self.path.display()), error);
+    /// Writes the new text beside the file, with the file's mode; a new file is private. `None` if the file goes.
+    fn prepare(&self) -> Result<Option<NamedTempFile>, Failure> {
+        let Some(after) = &self.after else { return Ok(None) };
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let written = (|| {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            let mut file = NamedTempFile::new_in(directory)?;
+            file.write_all(after.as_bytes())?;
+            if let Ok(metadata) = fs::metadata(&self.path) {
+                file.as_file().set_permissions(metadata.permissions())?;
+            }
+            file.as_file().sync_all()?;
+            Ok(file)
+        })();
+        written.map(Some).map_err(|error| self.cannot_write(error))
+    }
+
+    /// Replaces the file with the prepared one.
+    fn put(&self, prepared: Option<NamedTempFile>) -> Result<(), Failure> {
         if read(&self.path)? != self.before {
             return Err(Failure::with_code(
-                crate::failure::REFUSED,
-                format!("{} has changed in the meantime. Nothing was written to it. Try again.", self.path.display()),
+                REFUSED,
+                format!("{} has changed in the meantime. Nothing was changed. Try again.", self.path.display()),
             ));
         }
-        let Some(after) = &self.after else { return fs::remove_file(&self.path).map_err(cannot) };
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(directory).map_err(cannot)?;
-        let mut file = tempfile::NamedTempFile::new_in(directory).map_err(cannot)?;
-        file.write_all(after.as_bytes()).map_err(cannot)?;
-        if let Ok(metadata) = fs::metadata(&self.path) {
-            file.as_file().set_permissions(metadata.permissions()).map_err(cannot)?;
-        }
-        file.as_file().sync_all().map_err(cannot)?;
-        file.persist(&self.path).map_err(|error| cannot(error.error))?;
-        Ok(())
+        let put = match prepared {
+            Some(file) => file.persist(&self.path).map(drop).map_err(|error| error.error),
+            None => fs::remove_file(&self.path),
+        };
+        put.map_err(|error| self.cannot_write(error))
     }
+
+    /// Brings the text back that the file had before.
+    fn take_back(self) {
+        let back = Self { path: self.path, before: self.after, after: self.before };
+        if let Err(failure) = back.prepare().and_then(|prepared| back.put(prepared)) {
+            anstream::eprintln!("warning: {} stays changed: {}", back.path.display(), failure.message());
+        }
+    }
+
+    fn cannot_write(&self, error: io::Error) -> Failure {
+        Failure::local(&format!("Cannot write {}", self.path.display()), error)
+    }
+}
+
+/// Makes all changes, or none.
+fn write(changes: Vec<Change>) -> Result<(), Failure> {
+    // What fails in the middle is then only a rename.
+    let prepared: Vec<_> = changes.iter().map(Change::prepare).collect::<Result<_, _>>()?;
+    let mut done = Vec::new();
+    for (change, prepared) in changes.into_iter().zip(prepared) {
+        if let Err(failure) = change.put(prepared) {
+            done.into_iter().for_each(Change::take_back);
+            return Err(failure);
+        }
+        done.push(change);
+    }
+    Ok(())
 }
 
 /// Returns the text of a file. `None` if there is none.
@@ -194,13 +235,21 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Follows a symbolic link, so that the file is replaced and not the link.
+/// Follows symbolic links, so that the file is replaced and not the link, even if there is no such file yet.
 fn resolved(path: &Path) -> Result<PathBuf, Failure> {
-    match fs::canonicalize(path) {
-        Ok(path) => Ok(path),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
-        Err(error) => Err(Failure::local(&format!("Cannot read {}", path.display()), error)),
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::canonicalize(&path) {
+            Ok(path) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::local(&format!("Cannot read {}", path.display()), error)),
+        }
+        match fs::read_link(&path) {
+            Ok(target) => path = path.parent().unwrap_or(Path::new(".")).join(target),
+            Err(_) => return Ok(path),
+        }
     }
+    Err(Failure::local(&format!("Cannot read {}", path.display()), "too many symbolic links"))
 }
 
 fn binary() -> Result<String, Failure> {
@@ -245,8 +294,10 @@ fn places() -> Result<Places, Failure> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = variable("HOME").ok_or_else(|| Failure::usage("HOME is not set, so the settings cannot be found."))?;
     let here = env::current_dir().map_err(|error| Failure::local("Cannot find the working directory", error))?;
-    // A worktree and a submodule have a file there.
-    let is_repository = |git: &Path| git.is_file() || git.join("HEAD").exists();
+    // A worktree and a submodule have a file there, which says where the repository is.
+    let is_repository = |git: &Path| {
+        git.join("HEAD").exists() || fs::read_to_string(git).is_ok_and(|text| text.starts_with("gitdir: "))
+    };
     let repository = here.ancestors().find(|directory| is_repository(&directory.join(".git")));
     let project = repository.unwrap_or(&here).to_owned();
     Ok(Places { home, project, claude: variable("CLAUDE_CONFIG_DIR"), codex: variable("CODEX_HOME") })
