@@ -8,6 +8,7 @@ use std::{
 
 use clap::Args;
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use teamwire_agents::Pid;
 use teamwire_client::{Error, KeptIdentity, Reason, v1};
 use teamwire_proto::{
     v1::{MemberState, RequestState},
@@ -18,10 +19,12 @@ use tokio::time::{Instant, sleep};
 use super::{
     Output,
     confirm::Confirm,
+    history::export::export,
     host::leftovers,
     shown,
     up::{
         FILE,
+        background::STOP_GRACE,
         coordinator::{Reached, reach},
         records::Records,
         report::{Outcome, Report},
@@ -29,7 +32,7 @@ use super::{
     waiting::Wait,
 };
 use crate::{
-    context::{Caller, ContextArgs, refuse_within_runner},
+    context::{Caller, ContextArgs, make_private_directory, refuse_within_runner},
     failure::{Failure, NOT_IN_TIME, REJECTED, UNREACHABLE},
     show,
 };
@@ -40,8 +43,8 @@ const REASON: &str = "teamwire down";
 /// How long a member may take to exit after it was stopped by force. Longer than its runner's grace period.
 const FORCED_EXIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long the local host and the coordinator may take to exit before the command kills them.
-const STOP_GRACE: Duration = Duration::from_secs(20);
+/// How many characters of a team's id tell its archive from that of another team with its name.
+const ID_CHARS: usize = 8;
 
 /// How often to check whether a member has exited.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -50,16 +53,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 ///
 /// Asks every member except you to shut down, unless the member is away or lost. Waits for their answers and for their
 /// processes to exit. If a member rejects, or does not answer or exit in time, the command says so and does not end the
-/// team. The exit code is then 3 for a rejection, or 5 for a timeout. With --force, the command instead stops such a
-/// member by force.
+/// team. The exit code is then 3 for a rejection, or 5 for a timeout. With --force, the command does not ask: it stops
+/// every such member by force.
 ///
-/// Once every member that was asked has exited, the command stops the local host, deletes the team with its messages,
-/// tasks and history, and stops the coordinator unless it has other teams. The local host and the coordinator stop only
-/// if `teamwire up` started them. Before the command deletes a team that `teamwire up` did not create, it asks for
-/// confirmation.
+/// Once every member that was asked has exited, the command stops the local host, writes the team's history to a file,
+/// deletes the team with its messages, tasks and history, and stops the coordinator unless it has other teams. The local
+/// host and the coordinator stop only if `teamwire up` started them. The command names the file, and each worktree and
+/// branch of a member on this machine that stays.
+///
+/// At a terminal, the command first says what will be deleted, and asks for confirmation. Elsewhere it asks only before it
+/// deletes a team that `teamwire up` did not create, which then requires --yes.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire down\n    teamwire down --force --grace 10s\n    teamwire down backend-team.toml --keep-team"
+    after_help = "Examples:\n\n    teamwire down\n    teamwire down --force\n    teamwire down backend-team.toml --keep-team"
 )]
 pub(super) struct Down {
     /// The file that describes the team [default: team.toml, or else the only team that `teamwire up` started here]
@@ -68,12 +74,15 @@ pub(super) struct Down {
     /// How long members may take to answer and to exit
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     grace: Wait,
-    /// Stop members by force if they reject, or do not answer or exit in time
+    /// Stop members by force, without asking them
     #[arg(long)]
     force: bool,
     /// Keep the team and its coordinator
     #[arg(long)]
     keep_team: bool,
+    /// Do not write the history to a file before the team is deleted
+    #[arg(long)]
+    no_archive: bool,
     #[command(flatten)]
     confirm: Confirm,
     #[command(flatten)]
@@ -97,11 +106,12 @@ impl Down {
         let _lock = records.lock()?;
         match reach(context, &team).await? {
             Reached::Coordinator(caller, Some(found)) => {
-                self.end_team(context, &caller, &found.name, &records, report).await?;
+                self.end_team(context, &caller, &found, &records, report).await?;
             }
-            Reached::Coordinator(_, None) => {
+            Reached::Coordinator(caller, None) => {
                 report.text(&format!("There is no team {team}."));
                 end_host(context, &records, &team, report).await?;
+                context.remove_identities(&caller.address, &team, None)?;
                 forget(context, &records, &team)?;
             }
             Reached::Nothing { .. } if records.team(&team)?.is_none() => {
@@ -146,18 +156,22 @@ impl Down {
         &self,
         context: &ContextArgs,
         caller: &Caller,
-        team: &str,
+        team: &v1::Team,
         records: &Records,
         report: Report,
     ) -> Result<(), Failure> {
-        let record = records.team(team)?;
-        let is_ours = record.is_some_and(|record| record.created);
-        if !self.keep_team && !is_ours {
-            let what = format!(
-                "Team {team}, which `teamwire up` did not create, will be deleted with all its data, for good."
-            );
-            self.confirm.ask(&what, " To keep it, add --keep-team.")?;
+        let record = records.team(&team.name)?;
+        let is_ours = record.is_some_and(|record| record.created || record.creating.is_some());
+        let archive = (!self.no_archive).then(|| archive(context, team)).transpose()?;
+        if !self.keep_team {
+            let what = what_ends(caller, team, archive.as_deref()).await?;
+            let keep = " To keep it, add --keep-team.";
+            match is_ours {
+                true => self.confirm.ask_at_terminal(&what, keep)?,
+                false => self.confirm.ask(&format!("`teamwire up` did not create team {}. {what}", team.name), keep)?,
+            }
         }
+        let team = team.name.as_str();
         let own = context.load()?;
         let own: Vec<&KeptIdentity> = own.in_team(team);
         self.end_members(caller, &own, report).await?;
@@ -170,6 +184,25 @@ impl Down {
             // A team with a live member cannot be deleted. This member may have left before.
             let _ = context.caller_of(identity)?.client.leave(0).await;
         }
+        if let Some(path) = archive {
+            // After the last member has ended, so that nothing is missing.
+            let cannot = |failure: Failure| {
+                let text = failure.message().trim_end_matches('.').to_owned();
+                Failure::with_code(
+                    failure.code(),
+                    format!(
+                        "{text}. The team was not deleted: its history could not be kept. To delete it all the same, add --no-archive."
+                    ),
+                )
+            };
+            if let Some(directory) = path.parent() {
+                make_private_directory(directory)?;
+            }
+            let all = v1::HistoryFilter { include_receipts: true, ..v1::HistoryFilter::default() };
+            let (_, entries) = export(&caller.client, all, &path, true, false).await.map_err(cannot)?;
+            let text = format!("Kept the history, {}, in {}.", show::count(entries, "entry"), path.display());
+            report.line("history", team, Outcome::Kept, &text);
+        }
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.to_owned() }).await?;
         context.remove_identities(&caller.address, team, None)?;
         forget(context, records, team)?;
@@ -177,8 +210,7 @@ impl Down {
         Ok(())
     }
 
-    /// Asks every member except the person who runs the command to shut down. With --force, stops those that do not.
-    /// `own`: that person's identities.
+    /// Asks every member except the person who runs the command to shut down; with --force, stops them instead. `own`: that person's identities.
     async fn end_members(&self, caller: &Caller, own: &[&KeptIdentity], report: Report) -> Result<(), Failure> {
         let members = caller.client.members().await?;
         let is_asked = |member: &&v1::Member| {
@@ -186,8 +218,15 @@ impl Down {
             !is_own && !matches!(member.state(), MemberState::Exited | MemberState::Away | MemberState::Lost)
         };
         let asked = members.iter().filter(is_asked);
-        let mut answers: FuturesUnordered<_> =
-            asked.map(|member| async move { (&member.name, self.ask(caller, member).await) }).collect();
+        let mut answers: FuturesUnordered<_> = asked
+            .map(|member| async move {
+                let ended = match self.force {
+                    true => end_by_force(caller, member).await,
+                    false => self.ask(caller, member).await,
+                };
+                (&member.name, ended)
+            })
+            .collect();
         let mut holding_out = Vec::new();
         while let Some((name, answer)) = answers.next().await {
             match answer? {
@@ -200,30 +239,13 @@ impl Down {
             }
         }
         let Some((_, code)) = holding_out.first() else { return Ok(()) };
-        if !self.force {
-            let names: Vec<&str> = holding_out.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(Failure::with_code(
-                *code,
-                format!(
-                    "The team was not ended, because of {}. Repeat the command later, or add --force to stop them.",
-                    names.join(", ")
-                ),
-            ));
-        }
-        for (name, _) in holding_out {
-            force(caller, name).await?;
-            let how = exit_of(caller, name, FORCED_EXIT_MAX).await?.ok_or_else(|| {
-                Failure::with_code(
-                    NOT_IN_TIME,
-                    format!(
-                        "{name} was stopped by force, but its process has not ended within {} s.",
-                        FORCED_EXIT_MAX.as_secs()
-                    ),
-                )
-            })?;
-            report.line("member", name, Outcome::Done, &format!("{name} was stopped by force: {how}."));
-        }
-        Ok(())
+        let names: Vec<&str> = holding_out.iter().map(|(name, _)| name.as_str()).collect();
+        let instead = match self.force {
+            true => "End their processes on their machines, and repeat the command.",
+            false => "Repeat the command later, or add --force to stop them.",
+        };
+        let text = format!("The team was not ended, because of {}. {instead}", names.join(", "));
+        Err(Failure::with_code(*code, text))
     }
 
     /// Asks a member to shut down, and waits for its answer and its exit.
@@ -243,7 +265,12 @@ impl Down {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let request = caller.client.wait_decision(&id, grace).await?;
+            let request = match caller.client.wait_decision(&id, grace).await {
+                Err(error) if error.reason() == Some(Reason::AnswererLost) => {
+                    return Ok(Answer::Ended("was lost".to_owned()));
+                }
+                request => request?,
+            };
             match request.state() {
                 RequestState::Approved | RequestState::Cancelled => {}
                 RequestState::Pending | RequestState::Unspecified => {
@@ -263,6 +290,62 @@ impl Down {
             None => Answer::HoldsOut("approved, but its process has not ended.".to_owned(), NOT_IN_TIME),
         })
     }
+}
+
+/// Returns where the history of a team goes before the team is deleted.
+fn archive(context: &ContextArgs, team: &v1::Team) -> Result<PathBuf, Failure> {
+    let id: String = team.id.chars().filter(char::is_ascii_hexdigit).take(ID_CHARS).collect();
+    Ok(context.state_dir()?.join("archive").join(format!("{}-{id}.jsonl", team.name.to_ascii_lowercase())))
+}
+
+/// Says what will be deleted with a team.
+async fn what_ends(caller: &Caller, team: &v1::Team, archive: Option<&Path>) -> Result<String, Failure> {
+    let client = &caller.client;
+    let members = client.members().await?;
+    let unread = members.iter().map(|member| member.inbox_depth).sum();
+    let tasks = client.list_all_tasks(v1::ListTasksRequest::default(), usize::MAX).await?.tasks;
+    let open = tasks.iter().filter(|task| task.status() != v1::TaskStatus::Completed).count();
+    let pending = v1::ListRequestsRequest { state: RequestState::Pending.into(), ..v1::ListRequestsRequest::default() };
+    let pending = client.list_all_requests(pending, usize::MAX).await?.requests.len();
+    let away: Vec<&str> = members
+        .iter()
+        .filter(|member| member.state() == MemberState::Away && !caller.is(&member.name))
+        .map(|member| member.name.as_str())
+        .collect();
+    let history = match archive {
+        Some(path) => format!(" Its history will stay in {}.", path.display()),
+        None => " All of its data will be gone.".to_owned(),
+    };
+    let away = match away.as_slice() {
+        [] => String::new(),
+        [one] => format!(" {one} is away."),
+        several => format!(" {} are away.", several.join(", ")),
+    };
+    Ok(format!(
+        "Team {} will be deleted: {}, {}, {} and {}.{away}{history}",
+        team.name,
+        show::count(members.len() as u64, "member"),
+        show::count(unread, "unread message"),
+        show::count(open as u64, "open task"),
+        show::count(pending as u64, "pending request"),
+    ))
+}
+
+/// Stops a member by force, and waits for its exit.
+async fn end_by_force(caller: &Caller, member: &v1::Member) -> Result<Answer, Failure> {
+    let name = member.name.as_str();
+    force(caller, name).await?;
+    if member.state() == MemberState::Spawning {
+        return Ok(Answer::Ended("had not started yet; its order is cancelled".to_owned()));
+    }
+    Ok(match exit_of(caller, name, FORCED_EXIT_MAX).await? {
+        Some(how) => Answer::Ended(format!("was stopped by force: {how}")),
+        None => {
+            let patience = FORCED_EXIT_MAX.as_secs();
+            let why = format!("was stopped by force, but its process has not ended within {patience} s.");
+            Answer::HoldsOut(why, NOT_IN_TIME)
+        }
+    })
 }
 
 /// Returns the team's name in a file. Ignores everything else in the file, so that a team can be ended even if its file
@@ -293,7 +376,9 @@ async fn exit_of(caller: &Caller, name: &str, patience: Duration) -> Result<Opti
                 shown::acknowledge_exit(caller, &member).await;
                 return Ok(Some(word::exit_and_duration(&member.exit.unwrap_or_default())));
             }
-            Some(member) if member.state() == MemberState::Lost => return Ok(Some("it was lost".to_owned())),
+            Some(member) if member.state() == MemberState::Lost => {
+                return Ok(Some("it was lost, and no one has seen its process end".to_owned()));
+            }
             Some(_) if began.elapsed() >= patience => return Ok(None),
             Some(_) => sleep(LOOK_EVERY).await,
         }
@@ -302,20 +387,20 @@ async fn exit_of(caller: &Caller, name: &str, patience: Duration) -> Result<Opti
 
 /// Ends the local host if `up` has started it, and does what it has not come to: it may have been killed before.
 async fn end_host(context: &ContextArgs, records: &Records, team: &str, report: Report) -> Result<(), Failure> {
-    let Some(host) = records.team(team)?.and_then(|record| record.host) else { return Ok(()) };
-    if host.is_alive() {
+    let Some(record) = records.team(team)? else { return Ok(()) };
+    if let Some(host) = record.host.filter(Pid::is_alive) {
         host.end(STOP_GRACE).await;
         report.line("host", "local", Outcome::Done, "Ended the local host.");
     }
     for kept in leftovers::clear(context, team).await? {
-        report.text(&kept);
+        report.line("worktree", "local", Outcome::Kept, &kept);
     }
     Ok(())
 }
 
 /// Removes what this machine has kept about a team.
 fn forget(context: &ContextArgs, records: &Records, team: &str) -> Result<(), Failure> {
-    if records.team(team)?.is_some_and(|record| record.host.is_some()) {
+    if records.team(team)?.is_some() {
         leftovers::remove(context, team)?;
     }
     records.remove_team(team);
@@ -326,7 +411,8 @@ fn forget(context: &ContextArgs, records: &Records, team: &str) -> Result<(), Fa
 async fn stop_coordinator(context: &ContextArgs, records: &Records, report: Report) -> Result<(), Failure> {
     let Some(record) = records.coordinator()? else { return Ok(()) };
     let operator = context.operator()?;
-    if operator.address != record.address {
+    // `up` may have been killed before it knew the address.
+    if !record.address.is_empty() && operator.address != record.address {
         return Ok(());
     }
     let teams = operator.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await?.teams;

@@ -107,6 +107,6 @@ async fn create(context: &ContextArgs, name: &str, description: &str) -> Result<
              `teamwire team create` and then `teamwire setup`."
         )));
     }
-    let (_, credential) = team::create(context, name, lead, description).await?;
+    let (_, credential) = team::create(context, name, lead, description, String::new()).await?;
     server(context, context.caller_with_saved(&credential)?)
 }

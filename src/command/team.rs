@@ -101,7 +101,7 @@ impl Team {
 
 impl Create {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let (team, credential) = create(context, &self.name, &self.lead, &self.description).await?;
+        let (team, credential) = create(context, &self.name, &self.lead, &self.description, String::new()).await?;
         if self.output.json {
             let mut value = serde_json::json!({ "team": show::json("Team", &team) });
             value["credential"] = credential.into();
@@ -115,18 +115,21 @@ impl Create {
     }
 }
 
-/// Creates a team, and saves its lead as the current identity. Returns the team and the lead's credential.
+/// Creates a team, and saves its lead as the current identity. Returns the team and the lead's credential. An empty key
+/// means a new one.
 pub(super) async fn create(
     context: &ContextArgs,
     name: &str,
     lead: &str,
     description: &str,
+    idempotency_key: String,
 ) -> Result<(v1::Team, String), Failure> {
     let operator = context.operator().or_else(|failure| context.caller().map_err(|_| failure))?;
     let request = v1::CreateTeamRequest {
         name: name.to_owned(),
         description: description.to_owned(),
         lead_name: lead.to_owned(),
+        idempotency_key,
         // Commands come and go; no process keeps the lead's life going.
         lead_liveness: v1::Liveness::Detached.into(),
         ..v1::CreateTeamRequest::default()

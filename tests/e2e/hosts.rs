@@ -403,7 +403,10 @@ fn hidden_work_in_a_worktree_survives_every_way_to_end() {
         }
         eventually("the order is forgotten", || (!orders.join(&order.id).exists()).then_some(()));
         assert_eq!(fs::read_to_string(worktree.join("new")).unwrap_or_default(), end);
-        gpu.await_said(&format!("The worktree of backend stays in {}: it has the new file new.", worktree.display()));
+        gpu.await_said(&format!(
+            "The worktree of backend stays in {}, on branch teamwire/backend: it has the new file new.",
+            worktree.display()
+        ));
     }
 }
 

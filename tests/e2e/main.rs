@@ -80,6 +80,7 @@ mod hooks;
 mod hosts;
 mod identities;
 mod joins;
+mod kills;
 mod lives;
 mod logs;
 mod machines;

@@ -74,7 +74,7 @@ const TEAM: &str = r#"
     [[tasks]]
     key = "release"
     subject = "Release"
-    depends_on = ["Design the API"]
+    blocked_by = ["Design the API"]
 
     [[tasks]]
     subject = "Design the API"
@@ -146,14 +146,40 @@ fn from_nothing_a_team_answers_a_second_up_changes_nothing_and_down_leaves_nothi
     ended[..2].sort();
     assert_eq!(
         ended,
-        ["member backend done", "member reviewer done", "host local done", "team acme done", "coordinator done"]
+        [
+            "member backend done",
+            "member reviewer done",
+            "host local done",
+            "history acme kept",
+            "team acme done",
+            "coordinator done"
+        ]
     );
     machine.assert_nothing_is_left();
+    let archives: Vec<_> = fs::read_dir(machine.state().join("archive")).unwrap().flatten().collect();
+    assert_eq!(archives.len(), 1, "{archives:?}");
+    let archive = fs::read_to_string(archives[0].path()).unwrap();
+    assert!(archive.contains("Are you there?") && archive.contains("You said: Are you there?"), "{archive}");
     let socket = address.strip_prefix("unix://").unwrap();
     assert!(!fs::exists(socket).unwrap(), "{socket} is left");
     let identities = machine.run(&["identities", "--json"]).succeeds();
     assert_eq!(identities.stdout, "");
     assert!(machine.run(&["down"]).succeeds().stdout.contains("Nothing runs for team acme."));
+}
+
+#[test]
+fn at_a_terminal_down_says_what_ends_and_ends_nothing_without_a_yes() {
+    let machine = FreshMachine::new();
+    machine.write(TEAM);
+    machine.run(&["up"]).succeeds();
+    let typed = "printf 'n\\n' | script --quiet --return --command \"'$0' down\" /dev/null";
+    let asked = machine.type_in(machine.path(), typed).output();
+    assert!(asked.stdout.contains("Team acme will be deleted: 3 members, "), "{}", asked.stdout);
+    assert!(asked.stdout.contains("To keep it, add --keep-team. Continue? [y/N]"), "{}", asked.stdout);
+    assert!(["active", "idle"].contains(&machine.member("backend")["state"].as_str().unwrap()));
+    let ended = machine.run(&["down", "--yes", "--no-archive", "--force"]).succeeds().stdout;
+    assert!(ended.contains("backend was stopped by force: "), "{ended}");
+    assert!(!machine.state().join("archive").exists(), "{ended}");
 }
 
 #[test]

@@ -11,13 +11,14 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
     ("hostile", || faults::inject_release(&["--fault", "hostile", "--seconds", "10"])),
     ("simulation", simulation),
     ("stories", test::new_stories),
+    ("kills", test::kills),
     ("fuzzing", || fuzz::run(&["--seconds", "30"])),
     ("benchmark", bench::check),
     ("kubernetes", kubernetes::test),

@@ -102,6 +102,16 @@ pub(crate) fn new_stories() -> Result<(), Failure> {
     tests.nextest(&["--test", "rules", "stories"])
 }
 
+/// How often `cargo xtask nightly` kills each command that sets something up.
+const KILLS: &str = "300";
+
+/// Kills commands that set something up, at random moments, and checks that the next one accepts what they leave.
+pub(crate) fn kills() -> Result<(), Failure> {
+    let mut tests = Tests::prepare(true)?;
+    tests.environment.push(("TEAMWIRE_TEST_KILLS", KILLS.into()));
+    tests.nextest(&["--test", "e2e", "kills::", "--profile", "long"])
+}
+
 /// Checks the generated code, then builds, checks and tests the clients of all languages.
 pub(crate) fn clients() -> Result<(), Failure> {
     generate::stubs()?;

@@ -17,7 +17,7 @@ const PAGE: u32 = 1_000;
 
 /// Writes the history to a file, after what the file holds already if `resume`. Holds one page at a time. Returns the
 /// number of entries written, and the last sequence in the file.
-pub(super) async fn export(
+pub(in crate::command) async fn export(
     client: &Client,
     filter: v1::HistoryFilter,
     path: &Path,

@@ -40,7 +40,7 @@ pub(in crate::command) fn remove(context: &ContextArgs, team: &str) -> Result<()
     for part in [IDENTITY, "lock"] {
         let _ = fs::remove_file(directory.join(part));
     }
-    for part in ["orders", "logs"] {
+    for part in ["kept", "logs", "orders"] {
         let _ = fs::remove_dir_all(directory.join(part));
     }
     // These are removed only if they are empty.

@@ -18,7 +18,7 @@ use teamwire_client::{Client, JOIN_VARIABLE};
 use tokio_util::sync::CancellationToken;
 
 use self::identity::HostDirectory;
-use super::{Output, join_string, run::this_program, stop_on_signal::stop_on_signal};
+use super::{Output, join_string, run::this_program, stop_on_signal::stop_on_signal, up::background::AwaitRecord};
 use crate::{
     context::{ContextArgs, refuse_within_runner},
     failure::Failure,
@@ -84,6 +84,8 @@ pub(super) struct HostCommand {
     #[arg(long, requires = "config", conflicts_with = "dir")]
     kubernetes: bool,
     #[command(flatten)]
+    await_record: AwaitRecord,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -100,6 +102,9 @@ impl HostCommand {
     }
 
     async fn run_host(&self, context: &ContextArgs) -> Result<(), Failure> {
+        if !self.await_record.is_recorded() {
+            return Ok(());
+        }
         refuse_within_runner("A host cannot run here.")?;
         if self.kubernetes {
             return self.run_in_cluster(context).await;

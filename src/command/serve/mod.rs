@@ -36,7 +36,7 @@ use self::{
     operator::OperatorFiles,
     socket::{Place, Socket},
 };
-use super::stop_on_signal::stop_on_signal;
+use super::{stop_on_signal::stop_on_signal, up::background::AwaitRecord};
 use crate::{
     config::{Config, Settings, schema::schema},
     context::{ADDRESS_FILE, ContextArgs, make_private_directory, refuse_shared, write_private},
@@ -131,6 +131,8 @@ pub(super) struct Serve {
     /// The log level: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
+    #[command(flatten)]
+    await_record: AwaitRecord,
 }
 
 /// Tells the kernel to give this process no huge pages. The allocator asks for them, and to clear one takes the kernel
@@ -144,6 +146,9 @@ fn avoid_huge_pages() {
 
 impl Serve {
     pub(super) async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
+        if !self.await_record.is_recorded() {
+            return Ok(());
+        }
         if self.print_config_schema {
             anstream::println!("{:#}", schema());
             return Ok(());

@@ -15,6 +15,15 @@ pub(in crate::command) struct Confirm {
 }
 
 impl Confirm {
+    /// Asks for confirmation if there is a terminal. `what` says what is about to happen, as a sentence; `instead` says
+    /// what else to do.
+    pub(in crate::command) fn ask_at_terminal(self, what: &str, instead: &str) -> Result<(), Failure> {
+        match self.yes || !has_terminal() {
+            true => Ok(()),
+            false => self.ask(what, instead),
+        }
+    }
+
     /// Asks for confirmation at the terminal. `what` says what is about to happen, as a sentence.
     ///
     /// Fails if the answer is not yes. Without a terminal, fails unless `--yes` is given; `instead` says what else to
@@ -23,11 +32,15 @@ impl Confirm {
         if self.yes {
             return Ok(());
         }
-        if !stdin().is_terminal() || !stderr().is_terminal() {
+        if !has_terminal() {
             return Err(Failure::usage(format!("{what} To confirm, add --yes.{instead}")));
         }
         ask(&format!("{what}{instead} Continue?"))
     }
+}
+
+fn has_terminal() -> bool {
+    stdin().is_terminal() && stderr().is_terminal()
 }
 
 /// Asks a question at the terminal. Fails if the answer is not yes.

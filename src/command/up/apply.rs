@@ -8,6 +8,7 @@ use teamwire_proto::{
     Reason,
     v1::{RequestState, RestartPolicy},
 };
+use uuid::Uuid;
 
 use super::{
     coordinator::{self, Reached, reach},
@@ -50,7 +51,12 @@ struct Progress {
 impl Run<'_> {
     pub(super) async fn run(&self) -> Result<(), Failure> {
         let (mut caller, team) = self.coordinator().await?;
-        let record = self.records.team(&self.file.name)?;
+        let mut record = self.records.team(&self.file.name)?;
+        if team.is_some() && record.as_ref().is_some_and(|record| record.creating.is_some()) {
+            // An earlier `up` was killed before it had the credential of the lead.
+            caller = self.create_team().await?;
+            record = self.records.team(&self.file.name)?;
+        }
         let mut state = match &team {
             Some(team) => State::Team(Box::new(state::read(&caller, team.clone(), record.as_ref()).await?)),
             None => State::NoTeam,
@@ -115,9 +121,16 @@ impl Run<'_> {
 
     async fn create_team(&self) -> Result<Caller, Failure> {
         let file = self.file;
-        let (created, credential) = team::create(self.context, &file.name, file.user(), &file.description).await?;
         let record = self.records.team(&file.name)?.unwrap_or_default();
-        self.records.put_team(&file.name, &TeamRecord { created: true, ..record })?;
+        // Recorded first: if this process is killed, the next one repeats the call, and gets the same credential.
+        let key = record.creating.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        self.records.put_team(&file.name, &TeamRecord { creating: Some(key.clone()), ..record.clone() })?;
+        let made = team::create(self.context, &file.name, file.user(), &file.description, key).await;
+        if let Err(Failure::Call(Error::Refused(_))) = &made {
+            self.records.put_team(&file.name, &TeamRecord { creating: None, ..record.clone() })?;
+        }
+        let (created, credential) = made?;
+        self.records.put_team(&file.name, &TeamRecord { created: true, creating: None, ..record })?;
         let text = format!("Created team {}. You are its lead, {}.", created.name, created.lead);
         self.report.line("team", &created.name, Outcome::Done, &text);
         Ok(self.context.caller_with_saved(&credential)?.in_team(&created.name))
@@ -174,9 +187,9 @@ impl Run<'_> {
     }
 
     async fn create_task(&self, caller: &Caller, task: &Task, progress: &mut Progress) -> Result<(), Failure> {
-        if let Some(missing) = task.depends_on.iter().find(|key| !progress.tasks.contains_key(*key)) {
+        if let Some(missing) = task.blocked_by.iter().find(|key| !progress.tasks.contains_key(*key)) {
             let text =
-                format!("Task \"{}\" was not created: it depends on \"{missing}\", which was not.", task.subject);
+                format!("Task \"{}\" was not created: it is blocked by \"{missing}\", which was not.", task.subject);
             self.report.line("task", task.key(), Outcome::Failed, &text);
             progress.failed.push((format!("task \"{}\"", task.subject), REFUSED));
             return Ok(());
@@ -185,7 +198,7 @@ impl Run<'_> {
             subject: task.subject.clone(),
             description: task.description.clone(),
             owner: task.owner.clone().unwrap_or_default(),
-            blocked_by: task.depends_on.iter().filter_map(|key| progress.tasks.get(key)).copied().collect(),
+            blocked_by: task.blocked_by.iter().filter_map(|key| progress.tasks.get(key)).copied().collect(),
             metadata: [(TASK_KEY.to_owned(), task.key().to_owned())].into(),
             ..v1::CreateTaskRequest::default()
         };

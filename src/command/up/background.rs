@@ -1,18 +1,24 @@
 //! Processes that keep running after `up` has finished.
+//!
+//! `up` records such a process before the process does anything, so that `down` knows of it even if `up` is killed at that
+//! moment: the process first waits for a line, which comes once it is recorded, and exits if the line does not come.
 
 use std::{
     env,
     ffi::OsStr,
     fs::{self, File, OpenOptions},
+    io::BufRead as _,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
+use clap::Args;
 use teamwire_agents::{Pid, start_in_new_session};
 use teamwire_client::{AS_VARIABLE, CREDENTIAL_VARIABLE, JOIN_VARIABLE, TEAM_VARIABLE};
 use tokio::{
+    io::AsyncWriteExt as _,
     process::{Child, Command},
     time::{sleep, timeout},
 };
@@ -22,11 +28,30 @@ use crate::failure::{Failure, REFUSED};
 /// How long a process may take to become ready.
 const READY_MAX: Duration = Duration::from_secs(30);
 
+/// How long a process may take to exit before it is killed.
+pub(in crate::command) const STOP_GRACE: Duration = Duration::from_secs(20);
+
 /// How often `up` checks whether a process is ready.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// How many lines of a log a failure quotes.
 const LOG_LINES: usize = 10;
+
+/// The option of a command that `up` starts in the background.
+#[derive(Args, Clone, Copy, Debug)]
+pub(in crate::command) struct AwaitRecord {
+    /// Wait for a line on standard input first, and exit without one
+    #[arg(long, hide = true)]
+    await_record: bool,
+}
+
+impl AwaitRecord {
+    /// Waits until `up` has recorded this process, if `up` has started it. Returns false if it will not.
+    pub(in crate::command) fn is_recorded(self) -> bool {
+        let mut line = String::new();
+        !self.await_record || std::io::stdin().lock().read_line(&mut line).is_ok_and(|length| length > 0)
+    }
+}
 
 /// A process of this program that `up` started in the background.
 pub(super) struct Background {
@@ -41,13 +66,14 @@ pub(super) struct Background {
 
 impl Background {
     /// Starts `teamwire` with these arguments, in its own process session and in a directory. The process appends its
-    /// output to a log.
-    pub(super) fn start(
+    /// output to a log, and does nothing until `record` has recorded it.
+    pub(super) async fn start(
         what: &'static str,
         arguments: &[&OsStr],
         variables: &[(&str, &str)],
         directory: &Path,
         log: PathBuf,
+        record: impl FnOnce(&Pid) -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let cannot = |error: &dyn std::fmt::Display| Failure::local(&format!("Cannot start {what}"), error);
         let file = open_log(&log).map_err(|error| Failure::local(&format!("Cannot open {}", log.display()), error))?;
@@ -57,12 +83,18 @@ impl Background {
         for variable in [AS_VARIABLE, CREDENTIAL_VARIABLE, JOIN_VARIABLE, TEAM_VARIABLE] {
             command.env_remove(variable);
         }
-        command.args(arguments).envs(variables.iter().copied()).current_dir(directory);
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        command.args(arguments).arg("--await-record").envs(variables.iter().copied()).current_dir(directory);
+        command.stdin(Stdio::piped()).stdout(file.try_clone()?).stderr(file);
         start_in_new_session(&mut command, None);
-        let child = command.spawn().map_err(|error| cannot(&error))?;
+        // If anything fails from here on, the process loses its input, and exits.
+        let mut child = command.spawn().map_err(|error| cannot(&error))?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let process = id.and_then(Pid::of).ok_or_else(|| cannot(&"this system does not say when it was started"))?;
+        record(&process)?;
+        if let Some(mut input) = child.stdin.take() {
+            // A process that has exited is noticed when it does not become ready.
+            let _ = input.write_all(b"\n").await;
+        }
         Ok(Self { what, child, process, log, log_start })
     }
 

@@ -2,11 +2,12 @@
 
 use std::{ffi::OsStr, fs};
 
+use teamwire_agents::Pid;
 use teamwire_client::{Error, Reason, Retry, v1};
 use teamwire_proto::address::{Address, TcpAddress};
 
 use super::{
-    background::Background,
+    background::{Background, STOP_GRACE},
     records::{CoordinatorRecord, Records},
 };
 use crate::{
@@ -85,6 +86,10 @@ pub(super) async fn start(
     records: &Records,
     address: Option<&TcpAddress>,
 ) -> Result<(String, Background), Failure> {
+    if let Some(unfinished) = records.coordinator()?.filter(|record| record.address.is_empty()) {
+        // An earlier `up` was killed while it waited for it. It may be about to take the socket.
+        unfinished.process.end(STOP_GRACE).await;
+    }
     let state_directory = context.state_dir()?;
     let listen = address.map(listen);
     let mut arguments = vec![OsStr::new("serve"), OsStr::new("--state-dir"), state_directory.as_os_str()];
@@ -95,18 +100,22 @@ pub(super) async fn start(
     let address_file = state_directory.join(ADDRESS_FILE);
     let _ = fs::remove_file(&address_file);
     let log = state_directory.join(LOG);
-    let mut started = Background::start("the coordinator", &arguments, &[], &state_directory, log)?;
-    let mut record = CoordinatorRecord { process: started.process.clone(), address: String::new() };
-    records.put_coordinator(&record)?;
+    let record = |process: &Pid, address: String| {
+        records.put_coordinator(&CoordinatorRecord { process: process.clone(), address })
+    };
+    let start = Background::start("the coordinator", &arguments, &[], &state_directory, log, |process| {
+        record(process, String::new())
+    });
+    let mut started = start.await?;
     let serving = started.ready(async |_: &Background| {
         fs::metadata(&address_file).ok()?;
         let operator = context.operator().ok()?;
         let is_serving = operator.client.with_retry(Retry::none()).is_serving("").await;
         is_serving.is_ok_and(|is_serving| is_serving).then_some(operator.address)
     });
-    record.address = serving.await.inspect_err(|_| records.remove_coordinator())?;
-    records.put_coordinator(&record)?;
-    Ok((record.address, started))
+    let address = serving.await.inspect_err(|_| records.remove_coordinator())?;
+    record(&started.process, address.clone())?;
+    Ok((address, started))
 }
 
 /// Returns where a coordinator should listen, so that clients reach it at an address.

@@ -87,7 +87,7 @@ pub(super) struct Task {
     pub(super) description: String,
     /// Keys of other tasks.
     #[serde(default)]
-    pub(super) depends_on: Vec<String>,
+    pub(super) blocked_by: Vec<String>,
     pub(super) owner: Option<String>,
 }
 
@@ -137,7 +137,7 @@ impl TeamFile {
         let (mut ordered, mut keys): (Vec<&Task>, BTreeSet<&str>) = Default::default();
         loop {
             let is_next = |task: &&Task| {
-                !keys.contains(task.key()) && task.depends_on.iter().all(|key| keys.contains(key.as_str()))
+                !keys.contains(task.key()) && task.blocked_by.iter().all(|key| keys.contains(key.as_str()))
             };
             let Some(next) = self.tasks.iter().find(is_next) else { return ordered };
             keys.insert(next.key());
@@ -147,7 +147,7 @@ impl TeamFile {
 }
 
 impl Task {
-    /// Returns what identifies the task, on the board and in `depends_on`.
+    /// Returns what identifies the task, on the board and in `blocked_by`.
     pub(super) fn key(&self) -> &str {
         self.key.as_deref().unwrap_or(&self.subject)
     }

@@ -6,7 +6,7 @@ use teamwire_agents::host::HostEvent;
 use teamwire_client::{JOIN_VARIABLE, v1};
 
 use super::{
-    background::Background,
+    background::{Background, STOP_GRACE},
     file::{LOCAL, TeamFile, is_same},
     records::{Records, TeamRecord},
 };
@@ -28,6 +28,10 @@ pub(super) async fn start(
     records: &Records,
 ) -> Result<(v1::HostOffer, Background), Failure> {
     let record = records.team(&file.name)?.unwrap_or_default();
+    if let Some(unfinished) = record.host.as_ref().filter(|host| host.is_alive()) {
+        // The coordinator does not know it, as when an earlier `up` was killed while it waited for it. Its members go on.
+        unfinished.end(STOP_GRACE).await;
+    }
     records.put_team(&file.name, &record)?;
     let directory = records.team_directory(&file.name);
     let state_directory = context.state_dir()?;
@@ -55,8 +59,10 @@ pub(super) async fn start(
     // Other users cannot see a process's environment.
     let variables = [(JOIN_VARIABLE, invited.join_string.as_str())];
     let log = directory.join("host.log");
-    let mut started = Background::start("the local host", &arguments, &variables, &file.directory, log)?;
-    records.put_team(&file.name, &TeamRecord { host: Some(started.process.clone()), ..record })?;
+    let start = Background::start("the local host", &arguments, &variables, &file.directory, log, |process| {
+        records.put_team(&file.name, &TeamRecord { host: Some(process.clone()), ..record })
+    });
+    let mut started = start.await?;
     let offer = started.ready(async |started: &Background| {
         let hosts = caller.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await.ok()?.hosts;
         let host = hosts.into_iter().find(|host| is_same(&host.name, LOCAL))?;

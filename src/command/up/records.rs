@@ -29,15 +29,18 @@ pub(in crate::command) struct Records {
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::command) struct CoordinatorRecord {
     pub(in crate::command) process: Pid,
-    /// Empty if not known yet.
+    /// Empty until it serves.
     pub(in crate::command) address: String,
 }
 
 /// What `up` has done for a team.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(in crate::command) struct TeamRecord {
     /// `true` if `up` has created the team.
     pub(in crate::command) created: bool,
+    /// The idempotency key of the call that creates the team, until its outcome is recorded.
+    pub(in crate::command) creating: Option<String>,
     /// The local host.
     pub(in crate::command) host: Option<Pid>,
 }

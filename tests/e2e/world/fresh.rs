@@ -89,6 +89,7 @@ impl FreshMachine {
         left.sort();
         let documented = [
             "address",
+            "archive",
             "coordinator.lock",
             "coordinator.log",
             "operator.credential",

@@ -76,10 +76,14 @@ impl Log {
             let mut file = File::open(&self.path)?;
             let length = file.metadata()?.len();
             let after = if after > length { 0 } else { after };
-            file.seek(SeekFrom::Start(after.max(length.saturating_sub(QUOTED_BYTES))))?;
+            let start = after.max(length.saturating_sub(QUOTED_BYTES));
+            file.seek(SeekFrom::Start(start))?;
             let mut bytes = Vec::new();
             file.take(QUOTED_BYTES).read_to_end(&mut bytes)?;
-            Ok(bytes)
+            // Up to three bytes of a character whose beginning is left out.
+            let is_rest = |byte: &&u8| start > after && **byte & 0b1100_0000 == 0b1000_0000;
+            let rest = bytes.iter().take(3).take_while(is_rest).count();
+            Ok(bytes.split_off(rest))
         };
         let bytes = read().unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);

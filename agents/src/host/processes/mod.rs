@@ -118,14 +118,13 @@ impl Processes {
     }
 
     /// Ends the members that are still running, and removes what the host has kept about them. Returns a sentence about
-    /// each worktree that stays.
+    /// each worktree that stays, also of members that ended earlier.
     pub async fn clear(&self) -> io::Result<Vec<String>> {
         self.stop_all().await;
-        let mut kept = Vec::new();
         for record in self.0.records.load()? {
-            kept.extend(self.forget(&record.request_id).await);
+            self.forget(&record.request_id).await;
         }
-        Ok(kept)
+        Ok(self.0.records.kept())
     }
 
     /// Continues an order that an earlier process began.
@@ -222,11 +221,19 @@ impl Processes {
             cgroup.remove();
         }
         let is_free = !self.0.table.has_other(&record.request_id, &record.member);
-        let kept = if is_free { record.workspace.clean().await } else { None };
+        let kept = match is_free.then(|| record.workspace.clean()) {
+            None => None,
+            Some(cleaned) => {
+                let kept = cleaned.await.map(|why| {
+                    let (place, member) = (record.workspace.place(), &record.member);
+                    format!("The worktree of {member} stays in {place}: {why}.")
+                });
+                self.0.records.note_kept(&record.member, kept.as_deref());
+                kept
+            }
+        };
         self.0.records.remove(&record.request_id);
-        kept.map(|why| {
-            format!("The worktree of {} stays in {}: {why}.", record.member, record.workspace.root.display())
-        })
+        kept
     }
 
     /// Starts an order's runner, hands it its token, and records each step.

@@ -55,6 +55,8 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Records {
     root: PathBuf,
+    /// The sentences about worktrees that stay, one file for each member.
+    kept: PathBuf,
 }
 
 impl Records {
@@ -62,7 +64,7 @@ impl Records {
     pub(super) fn open(state: &Path) -> io::Result<Self> {
         let root = state.join("orders");
         DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
-        Ok(Self { root })
+        Ok(Self { root, kept: state.join("kept") })
     }
 
     /// Reads all records. Skips unreadable ones, which no process has finished writing.
@@ -95,6 +97,31 @@ impl Records {
             }
             _ => {}
         }
+    }
+
+    /// Notes why a member's worktree stays, or that none does any more.
+    pub(super) fn note_kept(&self, member: &str, why: Option<&str>) {
+        let file = self.kept.join(member.to_ascii_lowercase());
+        let noted = match why {
+            Some(why) => {
+                DirBuilder::new().recursive(true).mode(0o700).create(&self.kept).and_then(|()| fs::write(&file, why))
+            }
+            None => fs::remove_file(&file).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%error, member, "a worktree that stays cannot be noted");
+        }
+    }
+
+    /// Returns the sentences about the worktrees that stay.
+    pub(super) fn kept(&self) -> Vec<String> {
+        let files = fs::read_dir(&self.kept).into_iter().flatten().flatten();
+        let mut kept: Vec<String> = files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+        kept.sort();
+        kept
     }
 
     /// Returns the path of the context file of an order's runner.

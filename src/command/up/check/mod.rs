@@ -138,15 +138,15 @@ fn check_tasks(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
         }
     }
     for (index, task) in file.tasks.iter().enumerate() {
-        if let Some(unknown) = task.depends_on.iter().find(|key| !keys.contains(key.as_str())) {
-            let path = ["tasks", &index.to_string(), "depends_on"];
+        if let Some(unknown) = task.blocked_by.iter().find(|key| !keys.contains(key.as_str())) {
+            let path = ["tasks", &index.to_string(), "blocked_by"];
             return Err(source.wrong(&path, &format!("no task has the key \"{unknown}\"")));
         }
     }
     match circle(file) {
         Some(index) => Err(source.wrong(
-            &["tasks", &index.to_string(), "depends_on"],
-            &format!("\"{}\" depends on itself, directly or through other tasks", file.tasks[index].key()),
+            &["tasks", &index.to_string(), "blocked_by"],
+            &format!("\"{}\" is blocked by itself, directly or through other tasks", file.tasks[index].key()),
         )),
         None => Ok(()),
     }
@@ -159,7 +159,7 @@ fn circle(file: &TeamFile) -> Option<usize> {
     let first = file.tasks.iter().position(|task| !ordered.contains(task.key()))?;
     // Every task that could not be put in order leads into a cycle.
     file.tasks.iter().try_fold(first, |at, _| {
-        index_of(file.tasks[at].depends_on.iter().find(|key| !ordered.contains(key.as_str()))?)
+        index_of(file.tasks[at].blocked_by.iter().find(|key| !ordered.contains(key.as_str()))?)
     })
 }
 

@@ -62,8 +62,8 @@ fn errors_name_the_line_the_key_and_what_is_allowed() {
             "team.toml:8: tasks.owner: \"x\" is neither one of the members nor you, lead",
         ),
         (
-            &format!("{MEMBER}[[tasks]]\nsubject = \"a\"\ndepends_on = [\"b\"]"),
-            "team.toml:8: tasks.depends_on: no task has the key \"b\"",
+            &format!("{MEMBER}[[tasks]]\nsubject = \"a\"\nblocked_by = [\"b\"]"),
+            "team.toml:8: tasks.blocked_by: no task has the key \"b\"",
         ),
         (
             &format!("{MEMBER}[[tasks]]\nsubject = \"a\"\n[[tasks]]\nsubject = \"a\""),
@@ -71,9 +71,9 @@ fn errors_name_the_line_the_key_and_what_is_allowed() {
         ),
         (
             &format!(
-                "{MEMBER}[[tasks]]\nsubject = \"a\"\ndepends_on = [\"b\"]\n[[tasks]]\nsubject = \"b\"\ndepends_on = [\"b\"]"
+                "{MEMBER}[[tasks]]\nsubject = \"a\"\nblocked_by = [\"b\"]\n[[tasks]]\nsubject = \"b\"\nblocked_by = [\"b\"]"
             ),
-            "team.toml:11: tasks.depends_on: \"b\" depends on itself",
+            "team.toml:11: tasks.blocked_by: \"b\" is blocked by itself",
         ),
         (
             &format!("{MEMBER}host = \"Local\"\n[hosts.local.profiles.echo]\ncommand = [\"cat\"]"),
@@ -124,8 +124,8 @@ fn the_configuration_of_the_local_host_becomes_a_separate_file() {
 
 #[test]
 fn tasks_come_after_those_that_they_depend_on() {
-    let text = "name = \"acme\"\n[[tasks]]\nkey = \"c\"\nsubject = \"C\"\ndepends_on = [\"b\", \"A\"]\n[[tasks]]\nkey = \"b\"\n\
-                subject = \"B\"\ndepends_on = [\"A\"]\n[[tasks]]\nsubject = \"A\"\n";
+    let text = "name = \"acme\"\n[[tasks]]\nkey = \"c\"\nsubject = \"C\"\nblocked_by = [\"b\", \"A\"]\n[[tasks]]\nkey = \"b\"\n\
+                subject = \"B\"\nblocked_by = [\"A\"]\n[[tasks]]\nsubject = \"A\"\n";
     let file = parse("team.toml", text, Path::new("/")).unwrap();
     let keys: Vec<_> = file.tasks_in_order().iter().map(|task| task.key()).collect();
     assert_eq!(keys, ["A", "b", "c"]);

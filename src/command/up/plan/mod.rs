@@ -225,12 +225,12 @@ impl<'f> Plan<'f> {
             self.compare(&of("The owner"), &there.owner, owner);
         }
         let id_of = |key: &String| found.task(key).map(|task| task.id);
-        let wanted: Vec<u64> = task.depends_on.iter().filter_map(id_of).collect();
+        let wanted: Vec<u64> = task.blocked_by.iter().filter_map(id_of).collect();
         for id in there.blocked_by.iter().filter(|id| !wanted.contains(id)) {
             let key = found.key_of(*id);
-            self.differences.push(format!("Task {} depends on {key}, but not in the file.", there.id));
+            self.differences.push(format!("Task {} is blocked by {key}, but not in the file.", there.id));
         }
-        for key in &task.depends_on {
+        for key in &task.blocked_by {
             if id_of(key).is_none_or(|id| !there.blocked_by.contains(&id)) {
                 self.differences.push(format!("Task {} does not depend on \"{key}\", but does in the file.", there.id));
             }

@@ -57,7 +57,7 @@ fn apply(file: &TeamFile, step: &Step<'_>, state: &mut State) {
         }
         Step::CreateTask(task) => {
             assert!(found.task(task.key()).is_none(), "{} is on the board", task.key());
-            let blocked_by = task.depends_on.iter().map(|key| found.task(key).expect("a dependency").id).collect();
+            let blocked_by = task.blocked_by.iter().map(|key| found.task(key).expect("a dependency").id).collect();
             let id = found.tasks.len() as u64 + 1;
             found.tasks.push(on_board(id, task.key(), &task.subject, &task.description, blocked_by));
             found.tasks.last_mut().unwrap().owner = task.owner.clone().unwrap_or_default();
@@ -150,14 +150,14 @@ fn file_text() -> impl Strategy<Value = String> {
             let mut written: Vec<String> = tasks
                 .iter()
                 .enumerate()
-                .map(|(number, (depends_on, owner))| {
-                    let depends_on = depends_on.iter().filter(|_| number > 0);
-                    let keys: Vec<String> = depends_on.map(|index| format!("\"t{}\"", index.index(number))).collect();
+                .map(|(number, (blocked_by, owner))| {
+                    let blocked_by = blocked_by.iter().filter(|_| number > 0);
+                    let keys: Vec<String> = blocked_by.map(|index| format!("\"t{}\"", index.index(number))).collect();
                     let owner = owner
                         .filter(|_| !members.is_empty())
                         .map_or_else(String::new, |owner| format!("owner = \"m{}\"\n", owner.index(members.len())));
                     format!(
-                        "[[tasks]]\nkey = \"t{number}\"\nsubject = \"s\"\ndepends_on = [{}]\n{owner}",
+                        "[[tasks]]\nkey = \"t{number}\"\nsubject = \"s\"\nblocked_by = [{}]\n{owner}",
                         keys.join(", ")
                     )
                 })

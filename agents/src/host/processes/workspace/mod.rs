@@ -80,6 +80,14 @@ impl Workspace {
         }))
     }
 
+    /// Returns its directory, and its branch if it is a worktree, in words.
+    pub(super) fn place(&self) -> String {
+        match &self.worktree {
+            Some(worktree) => format!("{}, on branch {}", self.root.display(), worktree.branch),
+            None => self.root.display().to_string(),
+        }
+    }
+
     /// Removes it if nothing would be lost: an empty directory, or a worktree of which git provably holds everything
     /// elsewhere. Returns why a worktree stays.
     pub(super) async fn clean(&self) -> Option<String> {

@@ -1,0 +1,116 @@
+//! A command that sets something up is killed at any moment. The next one accepts what it has left.
+//!
+//! `TEAMWIRE_TEST_KILLS` says how often each is killed; `cargo xtask nightly` kills more often.
+
+use std::{
+    env,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    thread::sleep,
+    time::Duration,
+};
+
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use crate::world::{FreshMachine, World, bare_command, eventually};
+
+const TEAM: &str = "name = \"acme\"\n[[members]]\nname = \"backend\"\nprofile = \"echo\"\n\
+                    [hosts.local.profiles.echo]\ncommand = [\"teamwire\", \"echo-teammate\"]\n";
+
+/// How often each command is killed if nothing says otherwise.
+const KILLS: u32 = 8;
+
+/// Runs a check for each of several random moments up to `longest`.
+fn at_random_moments(longest: Duration, check: impl Fn(Duration)) {
+    let kills = env::var("TEAMWIRE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let seed = rand::random();
+    let mut random = StdRng::seed_from_u64(seed);
+    for kill in 0..kills {
+        let moment = longest.mul_f64(random.random());
+        eprintln!("seed {seed}, kill {kill} after {moment:?}");
+        check(moment);
+    }
+}
+
+/// Kills a command after a moment, unless it has ended.
+fn kill_after(machine: &FreshMachine, arguments: &[&str], moment: Duration) {
+    let started = World::start_command(machine.command(), machine.path(), "a person", arguments, "");
+    sleep(moment);
+    started.kill();
+}
+
+#[test]
+fn a_coordinator_starts_after_its_first_start_was_killed() {
+    at_random_moments(Duration::from_millis(60), |moment| {
+        let machine = FreshMachine::new();
+        kill_after(&machine, &["serve"], moment);
+        let again = World::start_command(machine.command(), machine.path(), "a person", &["serve"], "");
+        let is_serving = || (machine.run(&["team", "list", "--json"]).code == 0).then_some(());
+        eventually("the next coordinator serves", is_serving);
+        again.kill();
+    });
+}
+
+#[test]
+fn a_team_starts_and_ends_after_its_first_start_was_killed() {
+    at_random_moments(Duration::from_millis(800), |moment| {
+        let machine = FreshMachine::new();
+        fs::write(machine.path().join("team.toml"), TEAM).unwrap();
+        kill_after(&machine, &["up"], moment);
+        machine.run(&["up"]).succeeds();
+        machine.run(&["down"]).succeeds();
+        machine.assert_nothing_is_left();
+    });
+}
+
+#[test]
+fn a_backup_is_restored_after_a_restore_was_killed() {
+    let origin = FreshMachine::new();
+    fs::write(origin.path().join("team.toml"), TEAM).unwrap();
+    origin.run(&["up"]).succeeds();
+    let backup = origin.path().join("backup");
+    let file = backup.to_str().unwrap();
+    origin.run(&["backup", file]).succeeds();
+    at_random_moments(Duration::from_millis(120), |moment| {
+        let machine = FreshMachine::new();
+        let store = format!("embedded:{}", machine.state().join("teamwire.redb").display());
+        fs::create_dir_all(machine.state()).unwrap();
+        fs::set_permissions(machine.state(), Permissions::from_mode(0o700)).unwrap();
+        let restore = ["restore", file, "--store", &store];
+        kill_after(&machine, &restore, moment);
+        let again = machine.run(&restore);
+        // If the first one was complete, there is nothing left to do.
+        assert!(again.code == 0 || again.stderr.contains("not empty"), "{}", again.stderr);
+        let serving = World::start_command(machine.command(), machine.path(), "a person", &["serve"], "");
+        eventually("the coordinator serves the restored team", || {
+            let listed = machine.run(&["team", "list", "--json"]);
+            (listed.code == 0 && listed.stdout.contains("acme")).then_some(())
+        });
+        serving.kill();
+    });
+    origin.run(&["down"]).succeeds();
+}
+
+#[test]
+fn certificates_are_issued_after_their_first_issue_was_killed() {
+    at_random_moments(Duration::from_millis(30), |moment| {
+        let machine = FreshMachine::new();
+        kill_after(&machine, &["certs", "--client", "ann"], moment);
+        machine.run(&["certs", "--client", "ann"]).succeeds();
+        let file = |name: &str| machine.path().join("certs").join(name).display().to_string();
+        let (cert, key) = (file("server.crt"), file("server.key"));
+        let serving = World::start_command(
+            machine.command(),
+            machine.path(),
+            "a person",
+            &["serve", "--tls-cert", &cert, "--tls-key", &key],
+            "",
+        );
+        let address = || fs::read_to_string(machine.state().join("address")).ok();
+        let address = eventually("the coordinator uses the certificate", address);
+        let mut command = bare_command();
+        command.env("HOME", machine.path());
+        machine.run_command(command, &["--address", address.trim(), "--ca", &file("ca.crt"), "health"]).succeeds();
+        serving.kill();
+    });
+}
