@@ -18,7 +18,7 @@ use tokio_rustls::{
     rustls::{
         self, RootCertStore, ServerConfig,
         crypto::CryptoProvider,
-        pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _},
+        pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject as _},
         server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     },
 };
@@ -67,6 +67,14 @@ pub enum TlsError {
         /// The cause.
         error: rustls::Error,
     },
+    /// The coordinator's certificate is not valid now: clients would refuse it.
+    #[error("the certificate in {} {why}, so clients would refuse it. Renew it, or check this machine's clock", .path.display())]
+    OutOfTime {
+        /// The file.
+        path: PathBuf,
+        /// Whether it is too early or too late.
+        why: &'static str,
+    },
     /// Certificate and key cannot be used together.
     #[error("{} and {} cannot be used together: {error}", .cert.display(), .key.display())]
     Unusable {
@@ -92,6 +100,8 @@ struct Current {
     ca_fingerprint: Option<String>,
     /// A fingerprint of the files that were last tried, whether they could be used or not.
     tried: [u8; 32],
+    /// Whether the certificate that was last tried was not valid at that time, so that it is worth another try.
+    was_out_of_time: bool,
 }
 
 impl Tls {
@@ -99,7 +109,8 @@ impl Tls {
     pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let contents = Contents::read(&files)?;
         let (config, ca_fingerprint) = contents.build(&files)?;
-        let current = Current { config: Arc::new(config), ca_fingerprint, tried: contents.digest() };
+        let current =
+            Current { config: Arc::new(config), ca_fingerprint, tried: contents.digest(), was_out_of_time: false };
         Ok(Self { files, current: RwLock::new(current) })
     }
 
@@ -108,13 +119,21 @@ impl Tls {
     pub fn reload(&self) -> Result<bool, TlsError> {
         let contents = Contents::read(&self.files)?;
         let digest = contents.digest();
-        let is_known = self.current.read().tried == digest;
-        if is_known {
+        let (is_known, was_out_of_time) = {
+            let current = self.current.read();
+            (current.tried == digest, current.was_out_of_time)
+        };
+        if is_known && !was_out_of_time {
             return Ok(false);
         }
         let built = contents.build(&self.files);
         let mut current = self.current.write();
         current.tried = digest;
+        current.was_out_of_time = matches!(built, Err(TlsError::OutOfTime { .. }));
+        if is_known && current.was_out_of_time {
+            // Nothing has changed since that was reported.
+            return Ok(false);
+        }
         let (config, ca_fingerprint) = built?;
         current.config = Arc::new(config);
         current.ca_fingerprint = ca_fingerprint;
@@ -181,6 +200,7 @@ impl Contents {
     fn build(&self, files: &TlsFiles) -> Result<(ServerConfig, Option<String>), TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(&self.cert, &files.cert)?;
+        check_time(&chain[0], &files.cert)?;
         let ca_fingerprint = chain.last().and_then(fingerprint_of_ca);
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| TlsError::NotPem {
             path: files.key.clone(),
@@ -199,6 +219,19 @@ impl Contents {
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok((config, ca_fingerprint))
     }
+}
+
+/// Fails if a certificate has expired, or is not valid yet.
+fn check_time(certificate: &CertificateDer<'_>, path: &Path) -> Result<(), TlsError> {
+    let Ok(certificate) = webpki::EndEntityCert::try_from(certificate) else { return Ok(()) };
+    // Its time is checked first. Who has issued it is for the clients to judge.
+    let usage = webpki::KeyUsage::server_auth();
+    let why = match certificate.verify_for_usage(&[], &[], &[], UnixTime::now(), usage, None, None) {
+        Err(webpki::Error::CertExpired { .. }) => "has expired",
+        Err(webpki::Error::CertNotValidYet { .. }) => "is not valid yet",
+        _ => return Ok(()),
+    };
+    Err(TlsError::OutOfTime { path: path.to_owned(), why })
 }
 
 fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -260,5 +293,36 @@ mod tests {
         assert!(matches!(tls.reload(), Err(TlsError::Unusable { .. })));
         assert!(tls.ca_fingerprint().is_some(), "the old ones stay");
         assert!(!tls.reload().unwrap(), "the same files are not tried again");
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_valid_now_is_refused_and_the_old_one_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = TlsFiles {
+            cert: directory.path().join("cert.pem"),
+            key: directory.path().join("key.pem"),
+            client_ca: None,
+        };
+        let key = KeyPair::generate().unwrap();
+        fs::write(&files.key, key.serialize_pem()).unwrap();
+        let write = |from_year: i32, to_year: i32| {
+            let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+            params.not_before = rcgen::date_time_ymd(from_year, 1, 1);
+            params.not_after = rcgen::date_time_ymd(to_year, 1, 1);
+            fs::write(&files.cert, params.self_signed(&key).unwrap().pem()).unwrap();
+        };
+        write(2001, 2002);
+        let error = Tls::load(files.clone()).unwrap_err();
+        assert!(error.to_string().contains("has expired"), "{error}");
+        write(2001, 2998);
+        let tls = Tls::load(files.clone()).unwrap();
+        let before = tls.ca_fingerprint();
+        write(2997, 2998);
+        let error = tls.reload().unwrap_err();
+        assert!(error.to_string().contains("is not valid yet"), "{error}");
+        assert!(!tls.reload().unwrap(), "that was said");
+        assert_eq!(tls.ca_fingerprint(), before, "the old one stays");
+        write(2002, 2998);
+        assert!(tls.reload().unwrap());
     }
 }
