@@ -6,7 +6,14 @@ use bytes::BytesMut;
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 
+#[cfg(target_os = "linux")]
+use nix::fcntl::{FcntlArg, fcntl};
+
 use super::input_lines::{InputLine, line};
+
+/// How much the pipe to a program takes: the least that the kernel allows, as a rule.
+#[cfg(target_os = "linux")]
+const PIPE_BYTES: i32 = 4_096;
 
 /// What became of a line.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +40,15 @@ pub(crate) struct Input {
 
 impl Input {
     /// Creates an input whose first line is `first`.
+    ///
+    /// What is in the pipe is ahead of a shutdown request, so the pipe takes only a few lines that the program has not read.
     pub(crate) fn new(stdin: Option<ChildStdin>, first: String) -> Self {
+        #[cfg(target_os = "linux")]
+        if let Some(stdin) = &stdin
+            && let Err(error) = fcntl(stdin, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES))
+        {
+            tracing::debug!(%error, "the program's input keeps its size");
+        }
         Self { stdin, unwritten: BytesMut::from(first.as_bytes()), message_id: String::new(), reply: None }
     }
 

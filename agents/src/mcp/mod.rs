@@ -34,6 +34,7 @@ use std::{
     time::Duration,
 };
 
+use nix::unistd::getppid;
 use parking_lot::Mutex;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
@@ -48,12 +49,29 @@ use serde_json::json;
 use teamwire_client::{Client, v1};
 use tokio::{
     io::{stdin, stdout},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use self::in_reply_to::Shown;
 pub use self::teamless::{CreateTeam, TeamlessServer};
 use crate::visible::shown_line;
+
+/// The names of all tools of a member.
+pub(crate) const TOOLS: [&str; 13] = [
+    "CheckInbox",
+    "ForceStop",
+    "Invite",
+    "SendMessage",
+    "SubmitPlan",
+    "Task",
+    "TaskClaim",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskUpdate",
+    "TeamDelete",
+    "TeamStatus",
+];
 
 /// The tools that only the lead gets.
 const FOR_THE_LEAD: [&str; 4] = ["Task", "Invite", "ForceStop", "TeamDelete"];
@@ -66,6 +84,9 @@ const CHECK_INBOX: &str = "CheckInbox";
 
 /// How long writing the last answers may take.
 const LAST_WRITES: Duration = Duration::from_secs(2);
+
+/// How often to check whether the program that has started the server is still there.
+const PARENT_POLL: Duration = Duration::from_secs(2);
 
 /// Why the server stopped.
 #[derive(Debug, thiserror::Error)]
@@ -151,10 +172,22 @@ fn role_for(name: &str) -> Option<bool> {
 async fn serve_stdio(server: impl ServerHandler) -> Result<(), ServeError> {
     let (ends, written) = transport::connect(stdin(), stdout());
     let running = server.serve(ends).await.map_err(|error| ServeError(error.to_string()))?;
-    running.waiting().await.map_err(|error| ServeError(error.to_string()))?;
+    tokio::select! {
+        ended = running.waiting() => drop(ended.map_err(|error| ServeError(error.to_string()))?),
+        // Another process of the program may hold our input open after the program has died.
+        () = orphaned() => return Ok(()),
+    }
     // The last answers are still on their way.
     let _ = timeout(LAST_WRITES, written).await;
     Ok(())
+}
+
+/// Waits until the program that has started this process is gone.
+async fn orphaned() {
+    let program = getppid();
+    while getppid() == program {
+        sleep(PARENT_POLL).await;
+    }
 }
 
 fn implementation() -> Implementation {

@@ -50,16 +50,29 @@ impl ErrorOutput {
 
 async fn pass(mut from: impl AsyncBufRead + Unpin, mut to: impl AsyncWrite + Unpin, last: Arc<Mutex<LastLines>>) {
     let mut line = Vec::new();
+    let mut continues = false;
     loop {
         line.clear();
         let read = (&mut from).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await;
         if !read.is_ok_and(|bytes| bytes > 0) {
             return;
         }
-        last.lock().push(&String::from_utf8_lossy(&line));
+        // A long line comes in pieces, which may end within a character. Its first piece says enough.
+        if !continues {
+            last.lock().push(&String::from_utf8_lossy(whole_chars(&line)));
+        }
+        continues = !line.ends_with(b"\n");
         // If the output is closed, the program must not notice.
         let _ = to.write_all(&line).await;
         let _ = to.flush().await;
+    }
+}
+
+/// Returns bytes without a character at their end that is cut.
+fn whole_chars(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
     }
 }
 
@@ -138,9 +151,9 @@ mod tests {
     async fn a_detail_is_bounded() {
         let (detail, _) = detail_of(&(0..1000).map(|n| format!("line {n}\n")).collect::<String>()).await;
         assert!(detail.chars().count() <= CHARS_MAX && detail.ends_with("line 998 / line 999"), "{detail}");
-        let long = "é".repeat(50_000);
+        let long = "€".repeat(50_000);
         let (detail, passed) = detail_of(&long).await;
-        assert_eq!(detail.chars().count(), CHARS_MAX);
+        assert_eq!(detail, "€".repeat(CHARS_MAX));
         assert_eq!(passed, long.as_bytes());
         assert_eq!(detail_of("").await.0, "");
     }

@@ -2,11 +2,11 @@
 
 use std::{ffi::OsString, path::Path};
 
-use agent_client_protocol_schema::v1::{SessionModeId, ToolCallUpdate};
+use agent_client_protocol_schema::v1::{SessionModeId, ToolCallUpdate, ToolKind};
 use uuid::Uuid;
 
 use super::super::protocol::Setup;
-use crate::incarnation::Additions;
+use crate::{incarnation::Additions, mcp::TOOLS};
 
 /// The name under which a program knows our MCP server.
 pub(super) const SERVER: &str = "teamwire";
@@ -86,17 +86,27 @@ impl Program {
             _ if call.fields.name.is_some() => call.fields.name.as_deref(),
             Self::Gemini => call.tool_call_id.0.split_once("__").map(|(name, _)| name),
             Self::Opencode => first_title,
-            Self::Other => None,
+            // Not of a command, whose title is what it runs.
+            Self::Other => {
+                let is_command = call.fields.kind == Some(ToolKind::Execute)
+                    || call.fields.raw_input.as_ref().is_some_and(|input| input.get("command").is_some());
+                first_title.filter(|title| !is_command && self.our_tool(title).is_some())
+            }
         }
     }
 
     /// Returns our MCP server's name for a tool. `None` if the tool is not ours.
     pub(super) fn our_tool(self, tool: &str) -> Option<&str> {
-        tool.strip_prefix(match self {
-            Self::Gemini => "mcp_teamwire_",
-            Self::Opencode => "teamwire_",
-            Self::Other => "mcp__teamwire__",
-        })
+        match self {
+            Self::Gemini => tool.strip_prefix("mcp_teamwire_"),
+            Self::Opencode => tool.strip_prefix("teamwire_"),
+            // Each program spells a server and its tool in its own way. A name that no tool of ours has is another's.
+            Self::Other => {
+                let tool = tool.strip_prefix("mcp").map_or(tool, |rest| rest.trim_start_matches('_'));
+                let own = tool.strip_prefix("teamwire")?.trim_start_matches(['_', '-', '.', '/', ':']);
+                TOOLS.contains(&own).then_some(own)
+            }
+        }
     }
 
     /// Returns the file of the plan that a call wants approved. `None` if the call wants something else.

@@ -360,6 +360,32 @@ fn our_tools_need_no_permission() {
 }
 
 #[test]
+fn our_tools_are_recognized_in_a_program_that_is_not_in_our_list() {
+    let mut acp = ready("some-agent");
+    hand_over(&mut acp, 1);
+    let titles = ["mcp__teamwire__SendMessage", "teamwire.SendMessage", "teamwire/TaskClaim", "mcp_teamwire_Task"];
+    for (number, title) in (0..).zip(titles) {
+        let ours = json!({"toolCallId": format!("call_{number}"), "title": title, "kind": "other", "rawInput": {"to": "lead"}});
+        let mut begun = ours.clone();
+        begun["sessionUpdate"] = json!("tool_call");
+        let out = read(&mut acp, [update(begun), wants(number, ours)]);
+        assert_eq!(chosen(&out), [&json!("once")], "{title}");
+    }
+    let another = [
+        json!({"toolCallId": "a", "title": "teamwire_SendMessage", "kind": "execute"}),
+        json!({"toolCallId": "b", "title": "teamwire_SendMessage", "kind": "other", "rawInput": {"command": "x"}}),
+        json!({"toolCallId": "c", "title": "teamwire_Shell", "kind": "other"}),
+        json!({"toolCallId": "d", "title": "teamwire_SendMessage; rm -r .", "kind": "other"}),
+    ];
+    for (number, call) in (10..).zip(another) {
+        let mut begun = call.clone();
+        begun["sessionUpdate"] = json!("tool_call");
+        let out = read(&mut acp, [update(begun), wants(number, call.clone())]);
+        assert!(matches!(out.events.back(), Some(Event::PermissionWanted(_))), "{call}");
+    }
+}
+
+#[test]
 fn a_permission_request_is_withdrawn_when_its_turn_ends() {
     let mut acp = ready(OPENCODE);
     let id = hand_over(&mut acp, 1);
