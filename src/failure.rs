@@ -22,6 +22,8 @@ pub(crate) const REJECTED: u8 = 3;
 pub(crate) const UNANSWERED: u8 = 4;
 /// The awaited event did not happen in time.
 pub(crate) const NOT_IN_TIME: u8 = 5;
+/// What the command waited for cannot come any more: a member, its runner or its host was lost, or has exited.
+pub(crate) const LOST: u8 = 6;
 /// The user stopped waiting with Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -60,6 +62,7 @@ impl Failure {
             Self::Call(error) if error.is_forbidden() => NOT_PERMITTED,
             Self::Call(Error::Refused(refusal)) => match refusal.reason {
                 Reason::StoreUnavailable | Reason::Draining => UNREACHABLE,
+                Reason::AnswererLost => LOST,
                 reason if reason.code() == Reason::InvalidField.code() => USAGE,
                 _ => REFUSED,
             },
@@ -74,7 +77,7 @@ impl Failure {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
-                "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address}{})",
+                "Nothing listens at {address}{}. `teamwire up` starts a team with its coordinator, `teamwire serve` only a coordinator.",
                 if address.starts_with("unix:") { ", which leads to the coordinator of this user only" } else { "" }
             ),
             Self::Call(Error::OutcomeUnknown { call, detail, .. }) => format!(

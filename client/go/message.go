@@ -25,7 +25,10 @@ func (c *Client) Reply(ctx context.Context, to *Message, summary, content string
 func (c *Client) WaitDecision(ctx context.Context, requestID string, patience time.Duration) (*v1.Request, error) {
 	for until := time.Now().Add(patience); ; {
 		wait := durationpb.New(max(0, time.Until(until)))
-		reply, err := c.Requests.WaitForDecision(ctx, &v1.WaitForDecisionRequest{RequestId: requestID, Timeout: wait})
+		// A coordinator that does not answer must not make the wait longer.
+		bounded, cancel := context.WithDeadline(ctx, until.Add(attemptTimeout))
+		reply, err := c.Requests.WaitForDecision(bounded, &v1.WaitForDecisionRequest{RequestId: requestID, Timeout: wait})
+		cancel()
 		if err != nil || reply.GetRequest().GetState() != v1.RequestState_REQUEST_STATE_PENDING || time.Now().After(until) {
 			return reply.GetRequest(), err
 		}

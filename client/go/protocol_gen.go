@@ -20,7 +20,8 @@ func isRetried(reason string) bool {
 // isRetryable returns whether a call that was refused for this reason may succeed later, without a change.
 func isRetryable(reason string) bool {
 	switch reason {
-	case "DRAINING",
+	case "ANSWERER_LOST",
+		"DRAINING",
 		"DURABILITY_NOT_REACHED",
 		"INBOX_FULL",
 		"NO_HOST_FITS",

@@ -190,6 +190,8 @@ export class History {
         await this.#append(AbortSignal.any([stop, signal]), stop);
       } catch (error) {
         if (stop.aborted) return;
+        // The store is older than what is shown.
+        if (error instanceof TeamwireError && error.reason === "CURSOR_AHEAD") return this.open();
         if (!signal.aborted && isFinal(error)) {
           this.problem = words(error);
           return;

@@ -4,7 +4,10 @@ use clap::Args;
 use teamwire_client::{HistoryFollower, v1};
 use teamwire_proto::{v1::history_entry::Event, word};
 
-use super::{Output, waiting::last_sequence};
+use super::{
+    Output,
+    waiting::{goes_on, last_sequence},
+};
 use crate::{
     context::{Caller, ContextArgs},
     failure::Failure,
@@ -91,12 +94,20 @@ async fn follow(
     loop {
         let entry = tokio::select! {
             found = lines.next() => {
-                printer.lines(&found?);
+                match found {
+                    Err(error) if goes_on(&error) => {}
+                    found => printer.lines(&found?),
+                }
                 continue;
             }
             entry = changes.next() => entry,
         };
-        let Some(entry) = entry.transpose()? else { return Ok(()) };
+        let entry = match entry {
+            None => return Ok(()),
+            // What the member did is followed by itself.
+            Some(Err(error)) if error.store_end().is_some() => continue,
+            Some(entry) => entry?,
+        };
         if let Some(Event::Member(_)) = &entry.event {
             // A runner reports its last lines before the end of the life.
             printer.lines(&lines.next_now().await?);

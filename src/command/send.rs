@@ -3,12 +3,12 @@
 use std::{io::Read as _, time::Duration};
 
 use clap::Args;
-use teamwire_client::{Error, dialect, message, v1};
-use teamwire_proto::v1::history_entry::Event;
+use teamwire_client::{Error, Reason, dialect, message, v1};
+use teamwire_proto::v1::{MemberState, history_entry::Event};
 
 use super::{
     shown,
-    waiting::{Wait, last_sequence, progress_of, wait_for},
+    waiting::{Wait, last_sequence, progress_of, refuse_gone, wait_for},
 };
 use crate::{
     context::{Caller, ContextArgs},
@@ -154,10 +154,21 @@ impl Send {
         let request = v1::FollowHistoryRequest { after_sequence, ..v1::FollowHistoryRequest::default() };
         let mut entries = caller.client.follow_history(request);
         let answer = async {
+            refuse_gone(caller, &sent.recipients, "reply").await?;
             while let Some(entry) = entries.next().await {
-                let entry = entry?;
-                if matches!(&entry.event, Some(Event::Message(message)) if is_reply(message)) {
-                    return Ok(Some(entry));
+                let entry = match entry {
+                    Err(error) if error.store_end().is_some() => {
+                        refuse_lost_message(caller, id).await?;
+                        continue;
+                    }
+                    entry => entry?,
+                };
+                match &entry.event {
+                    Some(Event::Message(message)) if is_reply(message) => return Ok(Some(entry)),
+                    Some(Event::Member(event)) if matches!(event.state(), MemberState::Lost | MemberState::Exited) => {
+                        refuse_gone(caller, &sent.recipients, "reply").await?;
+                    }
+                    _ => {}
                 }
             }
             Ok::<_, Failure>(None)
@@ -176,14 +187,24 @@ impl Send {
                 Ok(())
             }
             Ok(Err(failure)) => Err(failure),
-            Ok(Ok(None)) | Err(_) => Err(Failure::with_code(
-                NOT_IN_TIME,
-                format!(
-                    "No reply within {} s. The message remains in the recipient's inbox; see `teamwire history`.",
-                    patience.as_secs()
-                ),
-            )),
+            Ok(Ok(None)) | Err(_) => {
+                let progress = progress_of(caller, id, "message", "replied").await;
+                let progress = progress.map_or_else(String::new, |progress| format!(": {progress}"));
+                Err(Failure::with_code(NOT_IN_TIME, format!("No reply within {} s{progress}.", patience.as_secs())))
+            }
         }
+    }
+}
+
+/// Fails if the store, which has lost entries, has lost this message, too.
+async fn refuse_lost_message(caller: &Caller, id: &str) -> Result<(), Failure> {
+    let request = v1::GetMessageRequest { message_id: id.to_owned(), ..v1::GetMessageRequest::default() };
+    match caller.client.get_message(request).await {
+        Err(error) if error.reason() == Some(Reason::MessageNotFound) => Err(Failure::with_code(
+            OUTCOME_UNKNOWN,
+            "The store is older than your message, and has lost it. If it still matters, send it again.",
+        )),
+        found => found.map(drop).map_err(Failure::from),
     }
 }
 

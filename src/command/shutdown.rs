@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     context::{Caller, ContextArgs},
-    failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
+    failure::{Failure, LOST, NOT_IN_TIME, REJECTED, UNANSWERED},
     show,
 };
 
@@ -163,12 +163,13 @@ impl Shutdown {
         let mut entries = caller.client.follow_history(follow);
         let exited = async {
             loop {
-                if let Some(member) = caller.find_member(name).await?
-                    && member.state() == MemberState::Exited
-                {
-                    return Ok::<_, Failure>(member);
+                match caller.find_member(name).await? {
+                    Some(member) if member.state() == MemberState::Exited => return Ok::<_, Failure>(member),
+                    Some(member) if member.state() == MemberState::Lost => return Err(unseen(name, "was lost")),
+                    _ => {}
                 }
                 match entries.next().await {
+                    Some(Err(error)) if error.store_end().is_some() => {}
                     Some(entry) => drop(entry?),
                     None => return Err(show::incomplete()),
                 }
@@ -179,14 +180,21 @@ impl Shutdown {
             return Err(Failure::with_code(
                 NOT_IN_TIME,
                 format!(
-                    "{name} approved its shutdown but did not report its exit within {} s. Check its process, or stop it with \
-                     `teamwire shutdown {name} --force`.",
-                    EXIT_PATIENCE.as_secs()
+                    "{name} is stopping, and its process has not ended within {} s. Check the process, or {}.",
+                    EXIT_PATIENCE.as_secs(),
+                    match self.force {
+                        true => "end it on its machine".to_owned(),
+                        false => format!("stop it with `teamwire shutdown {name} --force`"),
+                    }
                 ),
             ));
         };
         let member = member?;
         let exit = member.exit.clone().unwrap_or_default();
+        if exit.code.is_none() && exit.signal == 0 {
+            shown::acknowledge_exit(caller, &member).await;
+            return Err(unseen(name, &format!("counts as exited ({})", show::plain(&word::exit_and_duration(&exit)))));
+        }
         if self.output.json {
             let request = request.map(|request| show::json("Request", request));
             show::line(&serde_json::json!({ "request": request, "member": show::json("Member", &member) }));
@@ -196,4 +204,12 @@ impl Shutdown {
         shown::acknowledge_exit(caller, &member).await;
         Ok(())
     }
+}
+
+/// Says that no one has seen a member's process end.
+fn unseen(name: &str, how: &str) -> Failure {
+    Failure::with_code(
+        LOST,
+        format!("{name} {how}. No one has seen its process end, so it may still run: check it on its machine."),
+    )
 }

@@ -99,7 +99,7 @@ fn a_message_is_acknowledged_when_the_turn_that_was_given_it_has_ended(world: Wo
     team_with_ann(&world);
     let session = claude(&world, "s1");
     let begins = context(&session.hook("SessionStart", "", json!({"source": "startup", "model": "claude-opus-5-5"})));
-    assert!(begins.starts_with("You are lead, the lead of team acme. The others are ann."), "{begins}");
+    assert!(begins.starts_with("You are lead, the lead of team acme. The only other teammate is ann."), "{begins}");
     assert!(begins.contains("mcp__teamwire__SendMessage"), "{begins}");
 
     send(&world, "<b>one</b>");

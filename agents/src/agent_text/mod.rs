@@ -135,13 +135,10 @@ pub enum Interface {
 /// Returns who an agent is, who else is there, and how it answers.
 pub fn welcome(about: &About<'_>) -> String {
     let role = role(about);
+    let more = about.has_more_others.then_some("`teamwire status`");
     let others = match about.others {
         None => String::new(),
-        Some([]) => " No one else is in the team yet.".to_owned(),
-        Some(others) if about.has_more_others => {
-            format!(" The others are {} and more: see `teamwire status`.", others.join(", "))
-        }
-        Some(others) => format!(" The others are {}.", others.join(", ")),
+        Some(others) => format!(" {}", self::others(others, about.lead, more)),
     };
     let send = r#"{"to":"NAME","message":"TEXT","summary":"ONE LINE"}"#;
     let answer = match about.interface {
@@ -161,6 +158,20 @@ pub fn welcome(about: &About<'_>) -> String {
             .to_owned(),
     };
     format!("{role}{others} {answer}")
+}
+
+/// Says who else is in the team, besides the lead, whom another sentence names. `more`: where the rest is listed, if there
+/// is more.
+pub(crate) fn others(names: &[&str], lead: Option<&str>, more: Option<&str>) -> String {
+    let is_lead = |name: &str| lead.is_some_and(|lead| lead.eq_ignore_ascii_case(name));
+    let names: Vec<&str> = names.iter().copied().filter(|name| !is_lead(name)).collect();
+    match (names.as_slice(), more) {
+        ([], None) => "No one else is in the team yet.".to_owned(),
+        ([], Some(more)) => format!("{more} lists the others."),
+        ([only], None) => format!("The only other teammate is {only}."),
+        (names, None) => format!("The others are {}.", names.join(", ")),
+        (names, Some(more)) => format!("The others are {} and more: see {more}.", names.join(", ")),
+    }
 }
 
 /// Returns what an agent with the member's tools must never forget, for its system prompt.

@@ -3,7 +3,7 @@
 use teamwire_client::v1;
 
 use crate::{
-    agent_text::{AnswerWith, teammate_message},
+    agent_text::{self, AnswerWith, teammate_message},
     setup::AgentProgram,
 };
 
@@ -69,11 +69,8 @@ pub(super) fn introduction(program: AgentProgram, name: &str, team: &v1::Team, m
     };
     let others: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     let others: Vec<&str> = others.into_iter().filter(|other| !other.eq_ignore_ascii_case(name)).collect();
-    let others = match others.as_slice() {
-        [] => "No one else is in the team yet.".to_owned(),
-        few if few.len() <= NAMES_MAX => format!("The others are {}.", few.join(", ")),
-        many => format!("The others are {} and more: see TeamStatus.", many[..NAMES_MAX].join(", ")),
-    };
+    let more = (others.len() > NAMES_MAX).then_some("TeamStatus");
+    let others = agent_text::others(&others[..others.len().min(NAMES_MAX)], Some(&team.lead), more);
     let send = match program {
         AgentProgram::Claude => "the tool mcp__teamwire__SendMessage sends (not your own SendMessage)",
         AgentProgram::Codex => "the tool SendMessage of the MCP server teamwire sends",

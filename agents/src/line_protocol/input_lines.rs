@@ -220,7 +220,7 @@ mod tests {
             json!([{"name": "zoe"}, {"name": "bob", "agent_type": "reviewer"}, {"name": "cyd"}])
         );
         let text = welcome["text"].as_str().expect("a text");
-        for part in ["You are ann", "team blue", "lead is cyd", "zoe, bob, cyd", r#"{"ack":"#, r#"{"to":"#] {
+        for part in ["You are ann", "team blue", "lead is cyd", "others are zoe, bob.", r#"{"ack":"#, r#"{"to":"#] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(welcomed(roster, Interface::Batches)["text"].as_str().expect("a text").contains("exit with code 0"));

@@ -73,8 +73,11 @@ impl McpServer {
         };
         let ordered = self.client.spawn(request).await.map_err(refused)?.request.unwrap_or_default();
         let decided = self.client.wait_decision(&ordered.id, START_WAIT_MAX).await;
-        // The order is placed, even if the wait failed.
-        let order = decided.unwrap_or(ordered);
+        let order = match decided {
+            Err(error) if error.reason() == Some(Reason::AnswererLost) => return Err(failure(error)),
+            // The order is placed, even if the wait failed.
+            decided => decided.unwrap_or(ordered),
+        };
         if order.state() != RequestState::Pending && !self.in_runner {
             self.acknowledge_start(&order.id).await;
         }

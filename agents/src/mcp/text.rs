@@ -25,7 +25,7 @@ pub(super) fn task_line(task: &v1::Task) -> String {
         (owner, _) => _ = write!(line, " (by {owner})"),
     }
     if !task.waiting_for.is_empty() {
-        _ = write!(line, " (waits for {})", ids(&task.waiting_for));
+        _ = write!(line, " (blocked by {})", ids(&task.waiting_for));
     }
     line
 }

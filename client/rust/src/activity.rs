@@ -55,7 +55,11 @@ impl ActivityFollower {
 
     async fn read(&mut self, wait: Duration) -> Result<Vec<v1::ActivityLine>, Error> {
         let wait = prost_types::Duration::try_from(wait).ok();
-        let page = self.client.list_activity(v1::ListActivityRequest { wait, ..self.request.clone() }).await?;
+        let listed = self.client.list_activity(v1::ListActivityRequest { wait, ..self.request.clone() }).await;
+        let page = listed.inspect_err(|error| {
+            // The next call continues after the newest line that the store has.
+            self.request.after_sequence = error.store_end().unwrap_or(self.request.after_sequence);
+        })?;
         self.request.after_sequence = page.last_sequence;
         Ok(page.lines)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamwire_proto::{Method, Reason, Refusal, Wait, v1};
 use tokio::time::{Instant, sleep};
 
-use crate::{Client, Error, lead::incomplete, message};
+use crate::{Client, Error, Retry, lead::incomplete, message};
 
 /// How long one call waits for a decision.
 const WAIT: Wait = Method::WaitForDecision.wait().expect("a call that waits");
@@ -57,14 +57,18 @@ impl Client {
         let began = Instant::now();
         let mut delays = self.retry().delays();
         loop {
-            let wait = patience.saturating_sub(began.elapsed()).min(WAIT.max);
+            let left = patience.saturating_sub(began.elapsed());
+            let wait = left.min(WAIT.max);
             let called = Instant::now();
             let asked = v1::WaitForDecisionRequest {
                 team: String::new(),
                 request_id: request_id.to_owned(),
                 timeout: prost_types::Duration::try_from(wait).ok(),
             };
-            let request = self.wait_for_decision(asked).await?.request.ok_or_else(|| incomplete("request"))?;
+            // A coordinator that does not answer must not make the wait longer.
+            let retry = Retry { total: self.retry().total.min(left), ..self.retry() };
+            let asked = self.clone().with_retry(retry).wait_for_decision(asked).await?;
+            let request = asked.request.ok_or_else(|| incomplete("request"))?;
             if request.state() != v1::RequestState::Pending || began.elapsed() >= patience {
                 return Ok(request);
             }

@@ -132,6 +132,16 @@ impl Error {
         }
     }
 
+    /// If the caller has seen entries that the store does not have any more, returns the newest one that it has.
+    pub fn store_end(&self) -> Option<u64> {
+        match self {
+            Self::Refused(refusal) if refusal.reason == Reason::CursorAhead => {
+                refusal.metadata.get("last_sequence")?.parse().ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Returns whether the caller may not do this because of its credential, its role or its state.
     pub fn is_forbidden(&self) -> bool {
         match self {

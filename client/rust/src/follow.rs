@@ -79,6 +79,11 @@ impl<Q: Clone, A> Follower<Q, A> {
         None
     }
 
+    /// Goes on after an error, with a request that was changed accordingly.
+    pub(crate) fn go_on(&mut self) {
+        self.is_over = false;
+    }
+
     async fn open(&self) -> Result<(Link, Streaming<A>), (Option<Link>, Status)> {
         let link = self.client.transport().link().await.map_err(|status| (None, status))?;
         let session = self.client.session().borrow().clone();

@@ -19,7 +19,8 @@ impl Client {
 }
 
 impl HistoryFollower {
-    /// Waits for the next entry. An error is final: None follows.
+    /// Waits for the next entry. An error is final: None follows. One is not: if the store is older than what was seen
+    /// (`CURSOR_AHEAD`), the next call continues after the newest entry that the store has.
     pub async fn next(&mut self) -> Option<Result<v1::HistoryEntry, Error>> {
         loop {
             match self.0.next().await? {
@@ -30,7 +31,13 @@ impl HistoryFollower {
                         return Some(Ok(entry));
                     }
                 }
-                Err(error) => return Some(Err(error)),
+                Err(error) => {
+                    if let Some(last) = error.store_end() {
+                        self.0.request.after_sequence = last;
+                        self.0.go_on();
+                    }
+                    return Some(Err(error));
+                }
             }
         }
     }

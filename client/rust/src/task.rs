@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::{
-    Client, Error,
+    Client, Error, Retry,
     client::{Call, tasks},
     follow::Follower,
 };
@@ -37,14 +37,18 @@ impl Client {
         let began = Instant::now();
         let mut delays = self.retry().delays();
         loop {
-            let wait = patience.saturating_sub(began.elapsed()).min(WAIT.max);
+            let left = patience.saturating_sub(began.elapsed());
+            let wait = left.min(WAIT.max);
             let called = Instant::now();
             let mut request = v1::ClaimNextTaskRequest {
                 idempotency_key: String::new(),
                 wait: prost_types::Duration::try_from(wait).ok(),
             };
             let call = repeatable(Method::ClaimNextTask, &mut request.idempotency_key).waiting(wait);
-            let asked = self
+            // A coordinator that does not answer must not make the wait longer.
+            let retry = Retry { total: self.retry().total.min(left), ..self.retry() };
+            let client = self.clone().with_retry(retry);
+            let asked = client
                 .call(call, request, |channel, request| async move { tasks(channel).claim_next_task(request).await });
             if let Some(claim) = asked.await?.claim {
                 return Ok(Some(claim));

@@ -3,7 +3,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient, type Client as Stub } from "@connectrpc/connect";
-import { Calls, Delays } from "./calls.js";
+import { ATTEMPT_MS, Calls, Delays } from "./calls.js";
 import { TeamwireError } from "./error.js";
 import { given, Helpers } from "./gen/helpers.js";
 import { WAITS } from "./gen/policy.js";
@@ -134,7 +134,10 @@ export class Client extends Helpers {
     for (;;) {
       const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), maxMs));
       const asked = { requestId, timeout: durationFromMs(waitMs) };
-      const { request } = await this.requests.waitForDecision(asked, signal && { signal });
+      // A coordinator that does not answer must not make the wait longer.
+      const leftMs = Math.max(until - performance.now(), 0) + ATTEMPT_MS;
+      const signals = [...(signal ? [signal] : []), ...(Number.isFinite(leftMs) ? [AbortSignal.timeout(leftMs)] : [])];
+      const { request } = await this.requests.waitForDecision(asked, { signal: AbortSignal.any(signals) });
       if (given(request).state !== RequestState.PENDING || performance.now() >= until) return given(request);
       // A draining coordinator may answer early.
       await this.#calls.changes.until(() => this.#calls.isClosed, delays.next(), signal);

@@ -9,7 +9,7 @@ import { isReopened, readError, type TeamwireError } from "./error.js";
 /** The longest delay between two attempts, in milliseconds: a person may be waiting in front of the display. */
 const DELAY_MS_MAX = 2_000;
 
-/** How long a stream may be silent, in milliseconds. The coordinator sends a frame at least every 10 s. */
+/** How long a stream may be silent, in milliseconds. The coordinator sends a frame every 5 s or more often. */
 const SILENCE_MS = 25_000;
 
 /** The connection to the coordinator was lost; the client keeps trying to open another one. Reported once per outage. */
@@ -30,7 +30,7 @@ export interface FollowOptions {
   readonly team?: string | undefined;
   /** Aborting it ends the iteration, without an error. So does closing the client. */
   readonly signal?: AbortSignal | undefined;
-  /** After how many milliseconds without a frame the connection counts as lost. Default 25,000; at least 10,000. */
+  /** After how many milliseconds without a frame the connection counts as lost. Default 25,000; at least 6,000. */
   readonly silenceMs?: number | undefined;
 }
 

@@ -3,6 +3,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { CallOptions } from "@connectrpc/connect";
 import type { Client } from "./client.js";
+import { TeamwireError } from "./error.js";
 import { type Back, type FollowOptions, follow, type Lost } from "./follow.js";
 import type { HistoryEntry, HistoryFilterSchema } from "./gen/teamwire/v1/history_pb.js";
 
@@ -19,7 +20,14 @@ export interface HistoryCaughtUp {
   readonly lastSequence: bigint;
 }
 
-export type HistoryEvent = HistoryAdded | HistoryCaughtUp | Lost | Back;
+/** The store is older than what the program has seen: it has lost entries, or was restored from an older backup. */
+export interface HistoryRewound {
+  readonly type: "rewound";
+  /** The newest entry that there is. The iteration continues after it. */
+  readonly lastSequence: bigint;
+}
+
+export type HistoryEvent = HistoryAdded | HistoryCaughtUp | HistoryRewound | Lost | Back;
 
 /** Options of `followHistory`. */
 export interface FollowHistoryOptions extends FollowOptions {
@@ -43,16 +51,26 @@ export async function* followHistory(
   let isCurrent = false;
   const open = (call: CallOptions) =>
     client.history.followHistory({ team, afterSequence, ...(filter && { filter }) }, call);
-  for await (const event of follow(client, open, options)) {
-    if (event.type === "lost") isCurrent = false;
-    if (event.type !== "frame") {
-      yield event;
-      continue;
+  for (;;) {
+    try {
+      for await (const event of follow(client, open, options)) {
+        if (event.type === "lost") isCurrent = false;
+        if (event.type !== "frame") {
+          yield event;
+          continue;
+        }
+        const { entry, lastSequence } = event.frame;
+        afterSequence = entry?.sequence ?? lastSequence;
+        if (entry !== undefined) yield { type: "entry", entry };
+        else if (!isCurrent) yield { type: "caughtUp", lastSequence };
+        isCurrent ||= entry === undefined;
+      }
+      return;
+    } catch (error) {
+      if (!(error instanceof TeamwireError) || error.reason !== "CURSOR_AHEAD") throw error;
+      afterSequence = BigInt(error.facts?.last_sequence ?? 0);
+      isCurrent = false;
+      yield { type: "rewound", lastSequence: afterSequence };
     }
-    const { entry, lastSequence } = event.frame;
-    afterSequence = entry?.sequence ?? lastSequence;
-    if (entry !== undefined) yield { type: "entry", entry };
-    else if (!isCurrent) yield { type: "caughtUp", lastSequence };
-    isCurrent ||= entry === undefined;
   }
 }

@@ -17,6 +17,7 @@ export {
   type HistoryAdded,
   type HistoryCaughtUp,
   type HistoryEvent,
+  type HistoryRewound,
 } from "./history.js";
 export type { ClientOptions, TlsOptions } from "./settings.js";
 export type { End, InboxMessage, Subscription } from "./subscription.js";

@@ -140,6 +140,8 @@ export const DEAD_LETTER: Readonly<Record<number, string>> = {
   [v1.DeadLetterCause.MEMBER_REMOVED]: "the member exited long ago and was removed from the team",
   [v1.DeadLetterCause.REPLACED]: "a newer notice has replaced it",
   [v1.DeadLetterCause.NOT_STARTED]: "the member was never started",
+  [v1.DeadLetterCause.REQUEST_OVER]: "the request that it made was over",
+  [v1.DeadLetterCause.SENDER_STOPPED]: "its sender was stopped by force",
 };
 
 const MEMBER: Readonly<Record<number, string>> = {

@@ -17,6 +17,7 @@ use crate::{
         fields::wait,
         identity::{CallerCredentials, namespace_of},
         page::{self, page_size},
+        query::check_cursor,
         records::ActivityRecord,
         streams,
     },
@@ -67,6 +68,11 @@ impl Coordinator {
             let entries = self.entries(&namespace, &streams::activity(&member), Range::after(after, size + 1)).await?;
             let Shown { lines, last_sequence, has_more } = activity::show(entries, after, size)
                 .map_err(|error| corrupt(&namespace, &format!("activity of {member}: {error}")))?;
+            let seen = request.after_sequence;
+            if lines.is_empty() && seen > 0 && request.page_token.is_empty() {
+                let extent = self.extent(&namespace, &streams::activity(&member)).await?;
+                check_cursor(seen, extent.next.saturating_sub(1))?;
+            }
             if !lines.is_empty() || Instant::now() >= deadline {
                 let next_page_token = if has_more { page::token(last_sequence) } else { String::new() };
                 return Ok(v1::ListActivityResponse { lines, last_sequence, next_page_token });

@@ -24,6 +24,7 @@ use crate::{
     domain::{
         Context,
         identity::{CallerCredentials, namespace_of},
+        inbox::{self, InboxEntry},
         post, quota,
         records::TeamRecord,
         streams,
@@ -318,12 +319,9 @@ impl<'c> Decision<'c> {
                 Err(quota::task_changes_full(weight_max(txn, &stream), &self.coordinator.limits))
             }
             Failed::Full { stream } => {
-                if let Some(member) = streams::inbox_owner(&stream)
-                    && !self.snapshot.allowances.contains_key(&stream)
-                {
-                    let allowance = self.coordinator.notices_in_inbox(self.namespace, member).await?;
-                    self.snapshot.allowances.insert(stream.clone(), allowance);
-                    if allowance.entries > 0 {
+                if streams::inbox_owner(&stream).is_some() && !self.snapshot.allowances.contains_key(&stream) {
+                    self.learn_allowances(txn).await?;
+                    if self.snapshot.allowances.get(&stream).is_some_and(|allowance| allowance.entries > 0) {
                         return Ok(());
                     }
                 }
@@ -332,6 +330,35 @@ impl<'c> Decision<'c> {
                 Err(post::inbox_full(team.as_deref(), &stream, &self.coordinator.limits))
             }
         }
+    }
+}
+
+impl Decision<'_> {
+    /// Finds out how much more than its bound each inbox takes that a transaction finds full.
+    async fn learn_allowances(&mut self, txn: &Txn) -> Result<(), Refusal> {
+        let appended: Vec<_> = txn
+            .writes
+            .iter()
+            .filter_map(|write| match write {
+                Write::Append { stream, data, weight, bound: Some(bound) }
+                    if streams::inbox_owner(stream).is_some() =>
+                {
+                    Some((stream, InboxEntry::decode(data)?, weight, bound))
+                }
+                _ => None,
+            })
+            .collect();
+        let inboxes: Vec<String> = appended.iter().map(|(stream, ..)| (*stream).clone()).collect();
+        let extents = self.coordinator.store.extents(self.namespace, &inboxes).await.map_err(unavailable)?;
+        for ((stream, entry, weight, bound), extent) in appended.into_iter().zip(extents) {
+            let is_full = extent.entries >= bound.entries_max || extent.weight + weight > bound.weight_max;
+            if is_full && !self.snapshot.allowances.contains_key(stream) {
+                let inbox = self.coordinator.whole_inbox(self.namespace, stream).await?;
+                let allowance = inbox::allowance(&inbox, &entry, &self.coordinator.limits);
+                self.snapshot.allowances.insert(stream.clone(), allowance);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -66,7 +66,12 @@ impl Coordinator {
             let range = Range { first, last, limit: batch.size(), newest_first: query.newest };
             let raw = self.entries(namespace, HISTORY, range).await?;
             let is_last = raw.len() < range.limit;
-            let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
+            let Some(edge) = raw.last().map(|entry| entry.sequence) else {
+                if query.seen > 0 && looked_to == query.after {
+                    query::check_cursor(query.seen, self.history_end(namespace).await?)?;
+                }
+                break;
+            };
             let joined = self.join_history(namespace, raw).await?;
             let sizes: Vec<usize> = joined.iter().map(v1::HistoryEntry::encoded_len).collect();
             batch.had(sizes.len(), sizes.iter().sum());
@@ -168,6 +173,8 @@ pub struct HistoryQuery {
     pub filter: Option<v1::HistoryFilter>,
     /// Only entries above this sequence.
     pub after: u64,
+    /// The newest entry that the caller has seen, as far as it says so.
+    pub seen: u64,
     /// Only entries below this sequence. `None` means no bound.
     pub before: Option<u64>,
     /// How many at most.
@@ -180,7 +187,7 @@ pub struct HistoryQuery {
 
 impl Default for HistoryQuery {
     fn default() -> Self {
-        Self { filter: None, after: 0, before: None, limit: 0, bytes_max: PAGE_BYTES_MAX, newest: false }
+        Self { filter: None, after: 0, seen: 0, before: None, limit: 0, bytes_max: PAGE_BYTES_MAX, newest: false }
     }
 }
 

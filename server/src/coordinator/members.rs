@@ -14,7 +14,7 @@ use crate::{
     domain::{
         due,
         identity::{self, Admit, CallerCredentials, Principal, namespace_of},
-        life, membership,
+        inbox, life, membership,
         page::{self, Page, page_size},
         query::{self, MemberFacts},
         records::{ActivityRecord, MemberRecord, PresenceRecord, SessionRecord, TeamRecord},
@@ -104,7 +104,7 @@ impl Coordinator {
         if !exceeds(extent.entries, extent.weight) {
             return Ok(false);
         }
-        let notices = self.notices_in_inbox(namespace, member.folded()).await?;
+        let notices = inbox::notices(&self.whole_inbox(namespace, &streams::inbox(member)).await?);
         Ok(exceeds(extent.entries.saturating_sub(notices.entries), extent.weight.saturating_sub(notices.weight)))
     }
 
@@ -112,6 +112,22 @@ impl Coordinator {
     pub async fn join(&self, who: &CallerCredentials, request: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
         let leases = self.leases(who, "").await?;
         self.rule(who, "", Touches::Life, |tx| membership::join(tx, who, request, &leases)).await
+    }
+
+    /// See `TeamService.ForceStop`.
+    pub async fn force_stop(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ForceStopRequest,
+    ) -> Result<v1::Member, Refusal> {
+        let rule = self.rule(who, &request.team, Touches::Life, |tx| membership::force_stop(tx, who, request));
+        let member = rule.await?;
+        let namespace = namespace_of(who, &request.team)?;
+        // The member is stopped; a flood that stays takes no room from others.
+        if let Err(error) = self.clear_flood(&namespace, &member.name).await {
+            tracing::warn!(%error, member = member.name, "the messages of a stopped member stay in inboxes");
+        }
+        Ok(member)
     }
 
     /// See `TeamService.SetLead`.

@@ -1,33 +1,37 @@
 //! Messages: sending them, acknowledging them, reading them with their receipts.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use prost::Message as _;
 use teamwire_proto::{Refusal, credential::Credential, id::MessageId, name::Name, v1};
 
-use super::{Coordinator, batch::Batch, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
+use super::{
+    Coordinator,
+    batch::Batch,
+    keys::usual_keys,
+    sessions::SessionFacts,
+    store_errors::{corrupt, unavailable},
+};
 use crate::{
     domain::{
         dead_letters::is_for_another_life,
         identity::{CallerCredentials, Principal, namespace_of},
-        inbox::{Leaving, message_id_of},
+        inbox::{self, InboxEntry, Leaving},
         page::{self, Page, page_size},
         query::{self, ReceiptFacts},
-        records::{NoticesRecord, ReceiptRecord, receipt_id},
+        records::{ReceiptRecord, TeamRecord, receipt_id},
         send,
         session::{self, Acknowledgement},
         streams,
-        tx::Allowance,
     },
-    store::{Durability, Namespace, Range},
+    store::{Durability, Entry, Namespace, Range},
 };
 
 /// Every entry of an inbox. Not every store can count up to `usize::MAX`.
 pub(super) const WHOLE_INBOX: Range = Range { first: 1, last: u64::MAX, limit: u32::MAX as usize, newest_first: false };
+
+/// How many messages of a flood leave an inbox in one transaction.
+const CLEARED_AT_ONCE: usize = 256;
 
 impl Coordinator {
     /// See `MessageService.Send`.
@@ -105,29 +109,46 @@ impl Coordinator {
         member: &Name,
         range: Range,
     ) -> Result<Vec<(u64, MessageId)>, Refusal> {
-        let entries = self.entries(namespace, &streams::inbox(member), range).await?;
-        entries
-            .into_iter()
-            .map(|entry| {
-                let id = message_id_of(&entry.data).ok_or_else(|| corrupt(namespace, "an inbox entry"))?;
-                Ok((entry.sequence, id))
-            })
-            .collect()
+        let entries = self.decoded_entries(namespace, &streams::inbox(member), range).await?;
+        Ok(entries.into_iter().map(|(sequence, entry)| (sequence, entry.message_id)).collect())
     }
 
-    /// Returns how much of an inbox is notices, which take no room from messages. `folded`: its owner.
-    pub(super) async fn notices_in_inbox(&self, namespace: &Namespace, folded: &str) -> Result<Allowance, Refusal> {
-        let list = self.fetch::<NoticesRecord>(namespace, vec![folded.to_owned()]).await?.pop().flatten();
-        let sent = list.iter().flat_map(|list| &list.slots).filter_map(|slot| slot.sent.as_ref());
-        let sent: HashSet<MessageId> = sent.map(|sent| sent.message_id).collect();
-        if sent.is_empty() {
-            return Ok(Allowance::default());
+    /// Returns everything that is in an inbox. `stream`: the inbox.
+    pub(super) async fn whole_inbox(&self, namespace: &Namespace, stream: &str) -> Result<Vec<InboxEntry>, Refusal> {
+        let entries = self.decoded_entries(namespace, stream, WHOLE_INBOX).await?;
+        Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    async fn decoded_entries(
+        &self,
+        namespace: &Namespace,
+        stream: &str,
+        range: Range,
+    ) -> Result<Vec<(u64, InboxEntry)>, Refusal> {
+        let entries = self.entries(namespace, stream, range).await?;
+        let decode = |entry: Entry| {
+            let decoded = InboxEntry::decode(&entry.data).ok_or_else(|| corrupt(namespace, "an inbox entry"))?;
+            Ok((entry.sequence, decoded))
+        };
+        entries.into_iter().map(decode).collect()
+    }
+
+    /// Takes what a member that was stopped by force has sent out of the inboxes of others, except its latest messages.
+    pub(super) async fn clear_flood(&self, namespace: &Namespace, sender: &str) -> Result<(), Refusal> {
+        let team = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        let owners: Vec<Name> = team.iter().flat_map(|team| &team.members).map(|member| member.name.clone()).collect();
+        let inboxes: Vec<String> = owners.iter().map(streams::inbox).collect();
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
+        for ((owner, inbox), extent) in owners.iter().zip(&inboxes).zip(extents) {
+            if extent.entries <= inbox::SHARE_ENTRIES {
+                continue;
+            }
+            let flood = inbox::flood(self.decoded_entries(namespace, inbox, WHOLE_INBOX).await?, sender);
+            for batch in flood.chunks(CLEARED_AT_ONCE) {
+                self.decide(namespace, &[], |tx| inbox::clear_flood(tx, owner, batch)).await?;
+            }
         }
-        let entries = self.entries(namespace, &streams::inbox_of(folded), WHOLE_INBOX).await?;
-        let ids = entries.iter().filter_map(|entry| message_id_of(&entry.data)).filter(|id| sent.contains(id));
-        let notices = self.messages(namespace, ids.collect()).await?;
-        let weights = notices.iter().flatten().map(|notice| notice.encoded_len() as u64);
-        Ok(Allowance { entries: notices.len() as u64, weight: weights.sum() })
+        Ok(())
     }
 
     /// Returns messages by their ids. `None` if the message does not exist.

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Method, Refusal, Wait,
+    Method, Reason, Refusal, Wait,
+    credential::Credential,
     id::RequestId,
     name::Name,
     v1::{self, RequestKind, RequestState},
@@ -14,10 +15,11 @@ use super::{Coordinator, batch::Batch, messages::WHOLE_INBOX};
 use crate::{
     domain::{
         fields::{known, wait},
-        identity::{CallerCredentials, Principal, namespace_of},
+        identity::{CallerCredentials, Principal, namespace_of, team_not_found},
         page::{self, Page, page_size},
         query,
         records::{RecordType, TeamRecord},
+        request::answerers::check_awaited,
         streams::REQUESTS,
     },
     store::{Namespace, Range, Txn, Write},
@@ -151,14 +153,25 @@ impl Coordinator {
     ) -> Result<v1::Request, Refusal> {
         let timeout = wait(WAIT, request.timeout.as_ref())?;
         let deadline = tokio::time::Instant::now() + timeout;
+        RequestId::parse(&request.request_id, "request_id")?;
         let namespace = namespace_of(who, &request.team)?;
         let mut watch = self.notifier.watch(&namespace);
+        let mut was_valid = false;
         loop {
             watch.mark_unchanged();
-            let found = self.get_request(who, &request.team, &request.request_id).await?;
+            let (_, team, caller) = match self.caller(who, &request.team).await {
+                // The credential of a deleted team is invalid.
+                Err(refusal) if was_valid && refusal.reason == Reason::CredentialInvalid => {
+                    return Err(team_not_found(namespace.as_str()));
+                }
+                caller => caller?,
+            };
+            was_valid = !matches!(who.credential, Credential::Operator { .. });
+            let found = self.visible_request(&namespace, &caller, &request.request_id).await?;
             if found.state() != RequestState::Pending || tokio::time::Instant::now() >= deadline {
                 return Ok(found);
             }
+            check_awaited(&team, &found)?;
             tokio::select! {
                 _ = watch.changed() => {}
                 () = tokio::time::sleep(POLL) => {}

@@ -1,28 +1,124 @@
-//! The entries of an inbox, and how they leave it.
+//! The entries of an inbox, how many of them a sender may have, and how they leave it.
 
 use bytes::Bytes;
 use teamwire_proto::{
     Refusal,
     id::MessageId,
     name::Name,
-    v1::{self, DeadLetterCause},
+    v1::{self, DeadLetterCause, SenderKind},
 };
 use uuid::Uuid;
 
 use super::{
+    limits::Limits,
     records::{ReceiptRecord, receipt_id},
     streams,
-    tx::Tx,
+    topics::Topic,
+    tx::{Allowance, RuleError, Tx},
 };
 
-/// Returns the entry of a message.
-pub(super) fn entry_of(id: MessageId) -> Bytes {
-    Bytes::copy_from_slice(Uuid::from(id).as_bytes())
+/// How many messages of one sender a full inbox still takes.
+pub const SHARE_ENTRIES: u64 = 16;
+
+/// How many bytes of messages of one sender a full inbox still takes.
+const SHARE_BYTES: u64 = 128 * 1024;
+
+/// A bound is at least so many times the share of a sender.
+const SHARES_MIN: u64 = 8;
+
+/// An entry of an inbox: the message that it names, whose records hold the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxEntry {
+    /// The message.
+    pub message_id: MessageId,
+    /// The length of its encoding.
+    pub bytes: u32,
+    /// Who sent it.
+    pub sender: EntrySender,
+}
+
+/// Who sent a message, as the entry of an inbox says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntrySender {
+    /// The coordinator: it is a notice.
+    Coordinator,
+    /// The operator.
+    Operator,
+    /// The member with this folded name.
+    Member(String),
+}
+
+/// How the entry of an inbox names the operator. No member has this name.
+const OPERATOR: &str = "*";
+
+impl InboxEntry {
+    /// Makes the entry of a message of this length.
+    pub(super) fn new(message_id: MessageId, bytes: u64, sender: &v1::Sender) -> Self {
+        let sender = match sender.kind() {
+            SenderKind::Member => EntrySender::Member(sender.name.to_lowercase()),
+            SenderKind::Operator => EntrySender::Operator,
+            SenderKind::Coordinator | SenderKind::Unspecified => EntrySender::Coordinator,
+        };
+        Self { message_id, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), sender }
+    }
+
+    /// Writes the id, the length, and the sender's name, which is empty if that is the coordinator.
+    pub(super) fn encode(&self) -> Bytes {
+        let sender = match &self.sender {
+            EntrySender::Coordinator => "",
+            EntrySender::Operator => OPERATOR,
+            EntrySender::Member(name) => name,
+        };
+        let id = Uuid::from(self.message_id);
+        [id.as_bytes(), &self.bytes.to_be_bytes()[..], sender.as_bytes()].concat().into()
+    }
+
+    /// Reads an entry. `None` if it is not one of an inbox.
+    pub fn decode(entry: &[u8]) -> Option<Self> {
+        let (id, rest) = entry.split_first_chunk::<16>()?;
+        let (bytes, sender) = rest.split_first_chunk::<4>()?;
+        let sender = match std::str::from_utf8(sender).ok()? {
+            "" => EntrySender::Coordinator,
+            OPERATOR => EntrySender::Operator,
+            name => EntrySender::Member(name.to_owned()),
+        };
+        let message_id = Uuid::from_bytes(*id).into();
+        Some(Self { message_id, bytes: u32::from_be_bytes(*bytes), sender })
+    }
 }
 
 /// Returns the id of the message that an entry names. `None` if it is not an entry of an inbox.
 pub fn message_id_of(entry: &[u8]) -> Option<MessageId> {
-    Uuid::from_slice(entry).ok().map(MessageId::from)
+    InboxEntry::decode(entry).map(|entry| entry.message_id)
+}
+
+/// Returns how much of an inbox is notices, which take no room from messages.
+pub fn notices(entries: &[InboxEntry]) -> Allowance {
+    sum(entries, |entry| entry.sender == EntrySender::Coordinator)
+}
+
+/// Returns how much more than its bound a full inbox takes of a message: what others have put there if its sender has
+/// less than a sender's share, so that no one shuts anyone else out; or else the notices.
+pub fn allowance(entries: &[InboxEntry], new: &InboxEntry, limits: &Limits) -> Allowance {
+    let own = sum(entries, |entry| entry.sender == new.sender);
+    let share = Allowance {
+        entries: SHARE_ENTRIES.min(limits.inbox_entries_max / SHARES_MIN).max(1),
+        weight: SHARE_BYTES.min(limits.inbox_bytes_max / SHARES_MIN),
+    };
+    let fits = own.entries == 0 || own.weight + u64::from(new.bytes) <= share.weight;
+    if own.entries < share.entries && fits {
+        sum(entries, |entry| entry.sender != new.sender)
+    } else {
+        notices(entries)
+    }
+}
+
+fn sum(entries: &[InboxEntry], is_counted: impl Fn(&InboxEntry) -> bool) -> Allowance {
+    let counted = entries.iter().filter(|entry| is_counted(entry));
+    counted.fold(Allowance::default(), |sum, entry| Allowance {
+        entries: sum.entries + 1,
+        weight: sum.weight + u64::from(entry.bytes),
+    })
 }
 
 /// Returns the id of a message that the coordinator has composed or stored.
@@ -50,6 +146,38 @@ impl Leaving {
     }
 }
 
+/// Returns what a member that was stopped by force has in an inbox, except its latest messages: a share, which takes no
+/// room from anyone.
+pub fn flood(entries: Vec<(u64, InboxEntry)>, sender: &str) -> Vec<Leaving> {
+    let sender = EntrySender::Member(sender.to_lowercase());
+    let its = entries.into_iter().filter(|(_, entry)| entry.sender == sender);
+    let its: Vec<Leaving> = its.map(|(sequence, entry)| Leaving::withdrawn(sequence, entry.message_id)).collect();
+    let kept = its.len().min(usize::try_from(SHARE_ENTRIES).unwrap_or(usize::MAX));
+    its[..its.len() - kept].to_vec()
+}
+
+/// Takes these messages out of an inbox, because their sender was stopped by force.
+pub fn clear_flood(tx: &mut Tx<'_>, owner: &Name, messages: &[Leaving]) -> Result<(), RuleError> {
+    tx.needs_no_room();
+    remove_from_inbox(tx, owner, messages, Some(DeadLetterCause::SenderStopped));
+    tx.notify(Topic::Withdrawn(owner.folded()));
+    Ok(())
+}
+
+/// Takes a message that is of no use any more out of an inbox, in which it may not be: its owner has not processed it.
+pub(super) fn withdraw(
+    tx: &mut Tx<'_>,
+    owner: &Name,
+    message_id: MessageId,
+    why: DeadLetterCause,
+) -> Result<(), RuleError> {
+    if let Some(sequence) = tx.place_in_inbox(owner, message_id)? {
+        remove_from_inbox(tx, owner, &[Leaving::withdrawn(sequence, message_id)], Some(why));
+        tx.notify(Topic::Withdrawn(owner.folded()));
+    }
+    Ok(())
+}
+
 /// Removes messages from an inbox and writes their receipts. `dead_letter`: why they become dead letters. `None` if
 /// they were processed.
 pub(super) fn remove_from_inbox(
@@ -68,5 +196,46 @@ pub(super) fn remove_from_inbox(
             dead_letter,
         };
         tx.put(&receipt_id(message.message_id, member), &receipt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(sender: &str, bytes: u32) -> InboxEntry {
+        let sender = match sender {
+            "" => EntrySender::Coordinator,
+            OPERATOR => EntrySender::Operator,
+            name => EntrySender::Member(name.to_owned()),
+        };
+        InboxEntry { message_id: Uuid::from_u128(7).into(), bytes, sender }
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        for sender in ["", OPERATOR, "bob", "zoë"] {
+            let written = entry(sender, 70_000);
+            assert_eq!(InboxEntry::decode(&written.encode()), Some(written));
+        }
+        assert_eq!(InboxEntry::decode(b"too short"), None);
+    }
+
+    #[test]
+    fn a_full_inbox_takes_a_share_of_each_sender() {
+        let limits = Limits::default();
+        let flood: Vec<_> = (0..limits.inbox_entries_max).map(|_| entry("eve", 100)).collect();
+        let all = Allowance { entries: flood.len() as u64, weight: 100 * flood.len() as u64 };
+        assert_eq!(allowance(&flood, &entry("bob", 100), &limits), all);
+        assert_eq!(allowance(&flood, &entry("eve", 100), &limits), Allowance::default(), "it has more than its share");
+
+        let with = |own: InboxEntry, count: usize| [flood.clone(), vec![own; count]].concat();
+        assert_eq!(allowance(&with(entry("bob", 100), 15), &entry("bob", 100), &limits), all);
+        assert_eq!(allowance(&with(entry("bob", 100), 16), &entry("bob", 100), &limits), Allowance::default());
+        assert_eq!(allowance(&with(entry("bob", 130_000), 1), &entry("bob", 2_000), &limits), Allowance::default());
+        assert_eq!(allowance(&flood, &entry("bob", 200_000), &limits), all, "one message fits, however long");
+
+        let notice = Allowance { entries: 1, weight: 50 };
+        assert_eq!(allowance(&with(entry("", 50), 1), &entry("eve", 100), &limits), notice);
     }
 }

@@ -13,7 +13,8 @@ use teamwire_proto::{
 };
 
 use super::{
-    actor::Actor, history, inbox, limits::Limits, records::TeamRecord, streams, time::timestamp, topics::Topic, tx::Tx,
+    actor::Actor, history, inbox::InboxEntry, limits::Limits, records::TeamRecord, streams, time::timestamp,
+    topics::Topic, tx::Tx,
 };
 use crate::store::{Bound, WhenFull};
 
@@ -74,7 +75,8 @@ pub fn post(tx: &mut Tx<'_>, mut message: v1::Message, to: &[&Name], urgency: Ur
     let id = message.id.clone();
     let weight = message.encoded_len() as u64;
     tx.put(&id, &message);
-    let entry = inbox::entry_of(MessageId::known(&id).expect("an id that this coordinator has drawn"));
+    let message_id = MessageId::known(&id).expect("an id that this coordinator has drawn");
+    let entry = InboxEntry::new(message_id, weight, &message.sender.clone().unwrap_or_default()).encode();
     let bound = urgency.bound(&tx.ctx.limits);
     for name in to {
         tx.append(streams::inbox(name), entry.clone(), weight, Some(bound));

@@ -355,3 +355,18 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
     receipt.set_state(if receipt.delivery_count > 0 { ReceiptState::Delivered } else { ReceiptState::Queued });
     receipt
 }
+
+/// Refuses a cursor beyond the newest entry: the caller has seen entries that the store does not have any more.
+pub fn check_cursor(seen: u64, last: u64) -> Result<(), Refusal> {
+    if seen <= last {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Reason::CursorAhead,
+        format!(
+            "You have seen entry {seen}, and the newest entry of the store is {last}: the store has lost entries, or was restored \
+             from an older backup. Read again from there."
+        ),
+    )
+    .with("last_sequence", last.to_string()))
+}

@@ -99,6 +99,17 @@ impl TeamRecord {
     }
 
     fn not_found(&self, name: &Name, field: &str) -> Refusal {
+        let members = self.members.iter().filter(|member| !member.is_host);
+        let of_type = members.filter(|member| member.attributes.agent_type.eq_ignore_ascii_case(name.as_str()));
+        let of_type: Vec<_> = of_type.take(20).map(|member| member.name.as_str()).collect();
+        if let Some(first) = of_type.first() {
+            let text = format!(
+                "\"{name}\" is a type of agent, and no member of team {} has this name. Address a member of the type by its name: {}.",
+                self.name,
+                of_type.join(", ")
+            );
+            return Refusal::new(Reason::AgentNotFound, text).with("closest", *first).field(field);
+        }
         let closest = self
             .members
             .iter()

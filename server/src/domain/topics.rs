@@ -10,6 +10,7 @@ const ROSTER: &str = "roster";
 const SESSION_PREFIX: &str = "session/";
 const TASKS: &str = "tasks";
 const TEAM: &str = "team";
+const WITHDRAWN_PREFIX: &str = "withdrawn/";
 
 /// What may have changed. Members are given by their folded names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum Topic<'t> {
     Inbox(&'t str),
     /// Any inbox of the team has grown.
     Inboxes,
+    /// Messages have left this member's inbox without its doing.
+    Withdrawn(&'t str),
     /// The session of this member was replaced or ended, or the member was asked to shut down.
     Session(&'t str),
     /// A request was decided.
@@ -44,7 +47,8 @@ impl<'t> Topic<'t> {
             _ => streams::inbox_owner(text)
                 .map(Self::Inbox)
                 .or_else(|| streams::activity_owner(text).map(Self::Activity))
-                .or_else(|| text.strip_prefix(SESSION_PREFIX).map(Self::Session)),
+                .or_else(|| text.strip_prefix(SESSION_PREFIX).map(Self::Session))
+                .or_else(|| text.strip_prefix(WITHDRAWN_PREFIX).map(Self::Withdrawn)),
         }
     }
 }
@@ -60,6 +64,7 @@ impl fmt::Display for Topic<'_> {
             Self::Roster => f.write_str(ROSTER),
             Self::Tasks => f.write_str(TASKS),
             Self::Team => f.write_str(TEAM),
+            Self::Withdrawn(member) => write!(f, "{WITHDRAWN_PREFIX}{member}"),
         }
     }
 }
@@ -79,6 +84,7 @@ mod tests {
             Topic::Roster,
             Topic::Tasks,
             Topic::Team,
+            Topic::Withdrawn("ann"),
         ];
         for topic in topics {
             assert_eq!(Topic::parse(&topic.to_string()), Some(topic));

@@ -86,7 +86,7 @@ pub struct Snapshot {
     pub replies: HashMap<String, Option<Bytes>>,
     /// The sequences of the messages in an inbox, by the folded name of its owner and the id of the message.
     pub inboxes: HashMap<String, HashMap<MessageId, u64>>,
-    /// How much more fits into a stream than its bound says: what lies in an inbox and is a notice.
+    /// How much more fits into a stream than its bound says; see [`inbox::allowance`](super::inbox::allowance).
     pub allowances: HashMap<String, Allowance>,
 }
 
@@ -222,7 +222,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Appends to a stream. If an earlier commit found the stream full, the bound is raised by the stream's
-    /// [allowance](Snapshot::allowances), so that notices take no room from messages.
+    /// [allowance](Snapshot::allowances).
     pub fn append(&mut self, stream: impl Into<String>, data: Bytes, weight: u64, bound: Option<Bound>) {
         let stream = stream.into();
         let allowance = self.snapshot.allowances.get(&stream).copied().unwrap_or_default();

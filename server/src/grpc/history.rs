@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// After how long without an entry a frame without one proves that the stream is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 #[tonic::async_trait]
 impl HistoryService for Services {
@@ -42,6 +42,7 @@ impl HistoryService for Services {
         let query = HistoryQuery {
             filter: request.filter,
             after: position.filter(|_| !newest).unwrap_or(request.after_sequence),
+            seen: if position.is_none() && !newest { request.after_sequence } else { 0 },
             before: position.filter(|_| newest),
             limit: page_size(request.page_size)?,
             newest,
@@ -67,7 +68,14 @@ impl HistoryService for Services {
         self.coordinator.rule(&who, &team, Touches::Team, |tx| team::get(tx, &who, &team)).await?;
         let namespace = namespace_of(&who, &team)?;
         let (limit, bytes_max) = (FRAMES_MAX, READ_BYTES_MAX);
-        let query = HistoryQuery { filter, after: after_sequence, limit, bytes_max, ..HistoryQuery::default() };
+        let query = HistoryQuery {
+            filter,
+            after: after_sequence,
+            seen: after_sequence,
+            limit,
+            bytes_max,
+            ..HistoryQuery::default()
+        };
         let watch = self.coordinator.notifier().watch(&namespace);
         let coordinator = Arc::clone(&self.coordinator);
         let entries =
@@ -99,6 +107,7 @@ impl Followed for Entries {
             account.charge_stream(page.examined.saturating_sub(sent) as u64);
         }
         self.query.after = page.looked_to;
+        self.query.seen = page.looked_to;
         let is_due = self.sent_at.is_none_or(|at| at.elapsed() >= KEEP_ALIVE && page.entries.is_empty());
         let everything = v1::FollowHistoryResponse { entry: None, last_sequence: page.looked_to };
         let entries = page.entries.into_iter().map(|entry| {

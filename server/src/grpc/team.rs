@@ -146,10 +146,7 @@ impl TeamService for Services {
         request: Request<v1::ForceStopRequest>,
     ) -> Result<Response<v1::ForceStopResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let member = self
-            .coordinator
-            .rule(&who, &request.team, Touches::Life, |tx| membership::force_stop(tx, &who, &request))
-            .await?;
+        let member = self.coordinator.force_stop(&who, &request).await?;
         Ok(Response::new(v1::ForceStopResponse { member: Some(member) }))
     }
 

@@ -27,7 +27,7 @@ use crate::{
 const CHECK: Duration = Duration::from_secs(10);
 
 /// After how long without a change a frame without items proves that the stream is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 #[tonic::async_trait]
 impl WatchService for Services {

@@ -178,6 +178,18 @@ impl Mailbox {
         }
     }
 
+    /// Has the session read its inbox again, because messages have left it: some that it was about to deliver, and some
+    /// that it has delivered.
+    pub(super) fn withdrawn(&self) {
+        let mut state = self.state.lock();
+        state.arrivals.clear();
+        state.has_holes = true;
+        state.pending.request(Work::Reread);
+        state.pending.request(Work::Recount);
+        drop(state);
+        self.wake.notify_one();
+    }
+
     /// Wakes the session to do this.
     pub(crate) fn request(&self, work: Work) {
         self.note(work);

@@ -132,7 +132,7 @@ impl Unread {
                 return;
             }
             Topic::Tasks => self.board = true,
-            Topic::Inbox(member) | Topic::Session(member) => {
+            Topic::Inbox(member) | Topic::Session(member) | Topic::Withdrawn(member) => {
                 self.members.insert(member.to_owned());
             }
             Topic::Inboxes | Topic::Roster => self.all_members = true,

@@ -80,6 +80,9 @@ impl NamespaceWaiters {
             }
             Topic::Inbox(member) => self.each(member, Work::Reread),
             Topic::Inboxes => self.all(Work::Reread),
+            Topic::Withdrawn(member) => {
+                self.sessions.get(member).into_iter().flatten().for_each(|session| session.withdrawn())
+            }
             Topic::Session(member) => self.each(member, Work::Verify),
             Topic::Team => {
                 self.all(Work::Verify);

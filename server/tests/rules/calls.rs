@@ -28,7 +28,6 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::HeartbeatRequest,
     ) -> Result<v1::HeartbeatResponse, Refusal>;
-    async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal>;
     async fn set_notice_level(
         &self,
         who: &CallerCredentials,
@@ -87,10 +86,6 @@ impl RuleCalls for Coordinator {
         ask: &v1::HeartbeatRequest,
     ) -> Result<v1::HeartbeatResponse, Refusal> {
         self.rule(who, "", Touches::Team, |tx| membership::heartbeat(tx, who, ask)).await
-    }
-
-    async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal> {
-        self.rule(who, &ask.team, Touches::Life, |tx| membership::force_stop(tx, who, ask)).await
     }
 
     async fn set_notice_level(

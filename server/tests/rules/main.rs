@@ -36,6 +36,7 @@ mod requests;
 mod retention;
 mod search;
 mod send;
+mod shares;
 mod stores;
 mod stories;
 mod stream;

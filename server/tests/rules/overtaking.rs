@@ -252,8 +252,8 @@ async fn full_inbox_takes_a_shutdown_request_and_a_full_lead_its_answer() {
         let id = t.ask(&t.lead, shutdown("eve")).await;
         t.send(&eve, reject(&id, "busy")).await;
     }
-    for member in ["bob", "lead"] {
-        let full = t.try_send(&eve, message(member, "3"));
+    for (from, to) in [(&t.lead, "bob"), (&eve, "lead")] {
+        let full = t.try_send(from, message(to, "3"));
         t.refused(full, Code::ResourceExhausted, Reason::InboxFull, "").await;
     }
     let id = t.ask(&t.lead, shutdown("bob")).await;

@@ -1,13 +1,13 @@
 //! `teamwire history`: shows or follows a team's history.
 
-mod export;
+pub(in crate::command) mod export;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use teamwire_client::v1;
 
-use super::Output;
+use super::{Output, waiting::goes_on};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Show or follow the team's history: messages, decisions, members and tasks
@@ -98,6 +98,7 @@ impl History {
                 _ = &mut interrupted => return Ok(()),
             };
             match entry {
+                Some(Err(error)) if goes_on(&error) => {}
                 Some(entry) => self.print(&entry?, own),
                 None => return Ok(()),
             }

@@ -5,11 +5,15 @@ use std::{future::Future, str::FromStr, time::Duration};
 use indicatif::ProgressBar;
 use jiff::{SignedDuration, fmt::friendly::SpanParser};
 use teamwire_client::{Error, v1};
-use teamwire_proto::v1::{ReceiptState, RequestKind};
+use teamwire_proto::v1::{MemberState, ReceiptState, RequestKind};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::id;
-use crate::{context::Caller, show};
+use crate::{
+    context::Caller,
+    failure::{Failure, LOST},
+    show,
+};
 
 /// How often the line is redrawn, and how often the coordinator is asked for what it says.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -90,6 +94,37 @@ pub(in crate::command) async fn decision(
         progress_of(caller, &request.message_id, id::noun(request.kind()), &awaited).await
     };
     wait_for(open, status, caller.client.wait_decision(request_id, patience)).await
+}
+
+/// Says that the store is older than what was seen, if that is the error, after which a follower goes on.
+pub(in crate::command) fn goes_on(error: &Error) -> bool {
+    let Some(last) = error.store_end() else { return false };
+    anstream::eprintln!(
+        "{} The store is older than what you have seen: its newest entry is {last} now. This command goes on from there.",
+        show::paint(show::warning(), "note:")
+    );
+    true
+}
+
+/// Fails if all of these members were lost or have exited, so that none of them does what the command waits for: `awaited`,
+/// such as "a reply".
+pub(in crate::command) async fn refuse_gone(caller: &Caller, names: &[String], awaited: &str) -> Result<(), Failure> {
+    let members = caller.client.members().await?;
+    let gone = |name: &String| {
+        let member = members.iter().find(|member| member.name.eq_ignore_ascii_case(name));
+        match member.map(v1::Member::state) {
+            None => Some("is no longer a member"),
+            Some(MemberState::Lost) => Some("was lost"),
+            Some(MemberState::Exited) => Some("has exited"),
+            Some(_) => None,
+        }
+    };
+    let how: Vec<_> =
+        names.iter().map_while(|name| Some(format!("{} {}", show::one_line(name), gone(name)?))).collect();
+    if names.is_empty() || how.len() < names.len() {
+        return Ok(());
+    }
+    Err(Failure::with_code(LOST, format!("There will be no {awaited}: {}.", how.join(", "))))
 }
 
 /// Returns the sequence of the newest entry of the history.

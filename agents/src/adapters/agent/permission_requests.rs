@@ -4,7 +4,7 @@ use std::{collections::HashMap, future::pending, time::Duration};
 
 use teamwire_client::{Client, Error, Reason, message};
 use teamwire_proto::v1::{self, RequestState, send_request::Body};
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -15,6 +15,9 @@ use crate::{agent_text::escaped, incarnation::Incarnation};
 
 /// How long one wait for a decision lasts. The request's own deadline ends it earlier.
 const WAIT: Duration = Duration::from_secs(3_600);
+
+/// How long to wait before the next question while no member is left that could answer.
+const ANSWERER_LOST_WAIT: Duration = Duration::from_secs(5);
 
 /// How many answers may wait for the loop. A call with a further answer waits until there is room.
 const ANSWERS_MAX: usize = 32;
@@ -148,6 +151,11 @@ async fn decision(client: &Client, request_id: &str) -> Decision {
     loop {
         let request = match client.wait_decision(request_id, WAIT).await {
             Ok(request) => request,
+            // It may come back, and the operator can answer, too. The request itself expires.
+            Err(error) if error.reason() == Some(Reason::AnswererLost) => {
+                sleep(ANSWERER_LOST_WAIT).await;
+                continue;
+            }
             Err(error) => {
                 withdraw(client, request_id.to_owned()).await;
                 return Decision::Deny(failure(&error));

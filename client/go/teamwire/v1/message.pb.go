@@ -537,6 +537,11 @@ const (
 	DeadLetterCause_DEAD_LETTER_CAUSE_REPLACED DeadLetterCause = 5
 	// It was the prompt of a member that was ordered from a host and never started.
 	DeadLetterCause_DEAD_LETTER_CAUSE_NOT_STARTED DeadLetterCause = 6
+	// It asked for a plan's approval or a permission, and that request was cancelled, withdrawn or expired before the recipient had
+	// processed the message.
+	DeadLetterCause_DEAD_LETTER_CAUSE_REQUEST_OVER DeadLetterCause = 7
+	// Its sender was stopped by force, and had sent the recipient at least 16 more messages since.
+	DeadLetterCause_DEAD_LETTER_CAUSE_SENDER_STOPPED DeadLetterCause = 8
 )
 
 // Enum value maps for DeadLetterCause.
@@ -549,6 +554,8 @@ var (
 		4: "DEAD_LETTER_CAUSE_MEMBER_REMOVED",
 		5: "DEAD_LETTER_CAUSE_REPLACED",
 		6: "DEAD_LETTER_CAUSE_NOT_STARTED",
+		7: "DEAD_LETTER_CAUSE_REQUEST_OVER",
+		8: "DEAD_LETTER_CAUSE_SENDER_STOPPED",
 	}
 	DeadLetterCause_value = map[string]int32{
 		"DEAD_LETTER_CAUSE_UNSPECIFIED":     0,
@@ -558,6 +565,8 @@ var (
 		"DEAD_LETTER_CAUSE_MEMBER_REMOVED":  4,
 		"DEAD_LETTER_CAUSE_REPLACED":        5,
 		"DEAD_LETTER_CAUSE_NOT_STARTED":     6,
+		"DEAD_LETTER_CAUSE_REQUEST_OVER":    7,
+		"DEAD_LETTER_CAUSE_SENDER_STOPPED":  8,
 	}
 )
 
@@ -3664,7 +3673,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +
 	"\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n" +
 	"\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n" +
-	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\x8c\x02\n" +
+	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xd6\x02\n" +
 	"\x0fDeadLetterCause\x12!\n" +
 	"\x1dDEAD_LETTER_CAUSE_UNSPECIFIED\x10\x00\x12$\n" +
 	" DEAD_LETTER_CAUSE_DELIVERY_LIMIT\x10\x01\x12%\n" +
@@ -3672,7 +3681,9 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x1cDEAD_LETTER_CAUSE_INBOX_FULL\x10\x03\x12$\n" +
 	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x04\x12\x1e\n" +
 	"\x1aDEAD_LETTER_CAUSE_REPLACED\x10\x05\x12!\n" +
-	"\x1dDEAD_LETTER_CAUSE_NOT_STARTED\x10\x062\xb1\x03\n" +
+	"\x1dDEAD_LETTER_CAUSE_NOT_STARTED\x10\x06\x12\"\n" +
+	"\x1eDEAD_LETTER_CAUSE_REQUEST_OVER\x10\a\x12$\n" +
+	" DEAD_LETTER_CAUSE_SENDER_STOPPED\x10\b2\xb1\x03\n" +
 	"\x0eMessageService\x12J\n" +
 	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\r\x8a\xb5\x18\x06\n" +
 	"\x02\x01\x05\x10\x01\x90\x02\x02\x12O\n" +

@@ -166,6 +166,12 @@ const (
 	Reason_REASON_CREDENTIAL_NOT_FOUND Reason = 64
 	// The code for signing in was used before.
 	Reason_REASON_SIGN_IN_CODE_USED Reason = 65
+	// Every member that could decide the request has been lost or has exited. The request stays pending: a lost member may come back,
+	// and the operator can decide it. The metadata has the `member`.
+	Reason_REASON_ANSWERER_LOST Reason = 66
+	// The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
+	// has `last_sequence`, the newest entry that there is.
+	Reason_REASON_CURSOR_AHEAD Reason = 67
 )
 
 // Enum value maps for Reason.
@@ -237,6 +243,8 @@ var (
 		63: "REASON_CREDENTIAL_REVOKED",
 		64: "REASON_CREDENTIAL_NOT_FOUND",
 		65: "REASON_SIGN_IN_CODE_USED",
+		66: "REASON_ANSWERER_LOST",
+		67: "REASON_CURSOR_AHEAD",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -305,6 +313,8 @@ var (
 		"REASON_CREDENTIAL_REVOKED":      63,
 		"REASON_CREDENTIAL_NOT_FOUND":    64,
 		"REASON_SIGN_IN_CODE_USED":       65,
+		"REASON_ANSWERER_LOST":           66,
+		"REASON_CURSOR_AHEAD":            67,
 	}
 )
 
@@ -339,7 +349,7 @@ var File_teamwire_v1_reason_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xdb\x12\n" +
+	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xa0\x13\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x13REASON_INVALID_TYPE\x10\x01\x1a\x06\x8a\xb5\x18\x02\b\x03\x12$\n" +
@@ -414,7 +424,9 @@ const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\x13REASON_NO_HOST_FITS\x10>\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02\x12%\n" +
 	"\x19REASON_CREDENTIAL_REVOKED\x10?\x1a\x06\x8a\xb5\x18\x02\b\x10\x12'\n" +
 	"\x1bREASON_CREDENTIAL_NOT_FOUND\x10@\x1a\x06\x8a\xb5\x18\x02\b\x05\x12$\n" +
-	"\x18REASON_SIGN_IN_CODE_USED\x10A\x1a\x06\x8a\xb5\x18\x02\b\x10BQ\n" +
+	"\x18REASON_SIGN_IN_CODE_USED\x10A\x1a\x06\x8a\xb5\x18\x02\b\x10\x12\"\n" +
+	"\x14REASON_ANSWERER_LOST\x10B\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02\x12\x1f\n" +
+	"\x13REASON_CURSOR_AHEAD\x10C\x1a\x06\x8a\xb5\x18\x02\b\tBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

@@ -47,7 +47,8 @@ type RequestServiceClient interface {
 	// Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
 	// coordinator shuts down: call again.
 	//
-	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION:
+	// ANSWERER_LOST, as soon as no member is left that could decide the request; not if the timeout is zero.
 	WaitForDecision(ctx context.Context, in *WaitForDecisionRequest, opts ...grpc.CallOption) (*WaitForDecisionResponse, error)
 	// Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
 	// request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
@@ -126,7 +127,8 @@ type RequestServiceServer interface {
 	// Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
 	// coordinator shuts down: call again.
 	//
-	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION:
+	// ANSWERER_LOST, as soon as no member is left that could decide the request; not if the timeout is zero.
 	WaitForDecision(context.Context, *WaitForDecisionRequest) (*WaitForDecisionResponse, error)
 	// Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
 	// request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.

@@ -186,7 +186,9 @@ class AsyncClient(Helpers):
             left = max(0.0, give_up - time.monotonic())
             asked = request_pb2.WaitForDecisionRequest(request_id=request_id)
             asked.timeout.FromTimedelta(timedelta(seconds=min(left, _WAIT_MAX)))
-            request = (await self.requests.WaitForDecision(asked)).request
+            # A coordinator that does not answer must not make the wait longer.
+            patience = min(left, self._calls.patience)
+            request = (await self.requests.WaitForDecision(asked, timeout=patience)).request
             if request.state != request_pb2.REQUEST_STATE_PENDING or not left:
                 return request
             # A draining coordinator may answer early.

@@ -10,6 +10,7 @@ RETRIED = {
 """The reasons for which a client repeats a call."""
 
 RETRYABLE = {
+    "ANSWERER_LOST",
     "DRAINING",
     "DURABILITY_NOT_REACHED",
     "INBOX_FULL",

@@ -22,12 +22,14 @@ pub(crate) struct Call {
     effect: Effect,
     idempotency_key: String,
     attempt_deadline: Duration,
+    /// Whether the coordinator is asked to wait before it answers.
+    waits: bool,
 }
 
 impl Call {
     /// Describes a call that is not one of the protocol's own.
     pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
-        Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE }
+        Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE, waits: false }
     }
 
     /// Describes a call by the protocol's options for its RPC.
@@ -42,7 +44,7 @@ impl Call {
 
     /// Sets how long the coordinator may wait before it answers.
     pub(crate) fn waiting(self, wait: Duration) -> Self {
-        Self { attempt_deadline: wait + ATTEMPT_DEADLINE, ..self }
+        Self { attempt_deadline: wait + ATTEMPT_DEADLINE, waits: !wait.is_zero(), ..self }
     }
 }
 
@@ -76,7 +78,8 @@ impl Client {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let began = Instant::now();
+        let mut began = Instant::now();
+        let mut is_first = true;
         let mut delays = self.retry.delays();
         let (mut may_have_changed, mut has_redialed) = (false, false);
         loop {
@@ -88,6 +91,10 @@ impl Client {
             if failure == Failure::Stale && !has_redialed {
                 has_redialed = true;
                 continue;
+            }
+            if std::mem::take(&mut is_first) && call.waits {
+                // The time that the coordinator was asked to wait is no failure.
+                began = Instant::now();
             }
             may_have_changed |= failure.may_have_changed(call.effect);
             if is_superseded(&failure) && self.has_new_session(&session, call.attempt_deadline).await {

@@ -12,6 +12,7 @@ export const RETRIED: ReadonlySet<string> = new Set([
 
 /** The reasons for which a refused call may succeed later, without a change. */
 export const RETRYABLE: ReadonlySet<string> = new Set([
+  "ANSWERER_LOST",
   "DRAINING",
   "DURABILITY_NOT_REACHED",
   "INBOX_FULL",

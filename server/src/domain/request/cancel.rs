@@ -5,7 +5,7 @@ use teamwire_proto::{
     v1::{self, CancelCause, NoticeKind, RequestKind, RequestState},
 };
 
-use super::{cause_text, conclude, find_pending, leave_pending, remove_pending, spawn, tell_requester};
+use super::{cause_text, conclude, find_pending, leave_pending, remove_pending, spawn, take_back, tell_requester};
 use crate::domain::{
     records::TeamRecord,
     tx::{RuleError, Tx},
@@ -30,6 +30,7 @@ pub(super) fn cancel(
     let member = remove_pending(team, request)?;
     let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, request, RequestState::Cancelled) };
     conclude(tx, &cancelled);
+    take_back(tx, team, request)?;
     if request.kind() == RequestKind::Spawn {
         spawn::clear_up(tx, team, request, &format!("its start was cancelled: {}", cause_text(cause)))?;
     }

@@ -5,7 +5,7 @@ use teamwire_proto::{
     v1::{self, NoticeKind, RequestKind, RequestState},
 };
 
-use super::{approver, conclude, find_pending, leave_pending, remove_pending, tell, tell_requester};
+use super::{approver, conclude, find_pending, leave_pending, remove_pending, take_back, tell, tell_requester};
 use crate::domain::{
     records::TeamRecord,
     tx::{RuleError, Tx},
@@ -28,6 +28,7 @@ pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Re
 fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
     let member = remove_pending(team, request)?;
     conclude(tx, &leave_pending(tx, request, RequestState::Expired));
+    take_back(tx, team, request)?;
     let text = match request.kind() {
         RequestKind::PlanApproval => {
             "Your plan was not answered in time. Submit it again if it still matters.".to_owned()

@@ -49,9 +49,10 @@ pub fn hand_to_lead(tx: &mut Tx<'_>, team: &mut TeamRecord, approver: &Name) -> 
     let ids = its.take(HANDED_ON_MAX).map(take).collect();
     let requests = find_all(tx, ids)?;
     for request in &requests {
-        tx.put(&request.id, &v1::Request { approver: String::new(), ..v1::Request::clone(request) });
-        if lead != *approver {
-            ask_again(tx, team, request, &lead)?;
+        let request = v1::Request { approver: String::new(), ..v1::Request::clone(request) };
+        match lead == *approver {
+            true => tx.put(&request.id, &request),
+            false => ask_again(tx, team, &request, &lead)?,
         }
     }
     Ok(requests.len())
@@ -62,7 +63,7 @@ fn find_all(tx: &mut Tx<'_>, ids: Vec<String>) -> Result<Vec<Arc<v1::Request>>, 
     ids.iter().map(|id| find(tx, id)).collect()
 }
 
-/// Posts the message that makes a request again, to this lead.
+/// Posts the message that makes a request again, to this lead, and puts the request. The first message stays where it is.
 fn ask_again(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, lead: &Name) -> Result<(), RuleError> {
     let (summary, text) = (request.summary.clone(), request.content.clone());
     let body = match request.kind() {
@@ -78,6 +79,7 @@ fn ask_again(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, lead: &N
         request_expires_at: request.expires_at,
         ..post::compose(tx, team, &sender, body)
     };
-    post::post(tx, message, &[lead], Urgency::Notice);
+    let message = post::post(tx, message, &[lead], Urgency::Notice);
+    tx.put(&request.id, &v1::Request { message_id: message.id, ..request.clone() });
     Ok(())
 }

@@ -2,10 +2,12 @@
 //! cancelled`.
 //!
 //! A request is bound to one life of a member: the one that is asked to exit, the author of the plan, the one that asks
-//! for permission, or the one that is to start. It is cancelled when that life ends. Pending requests are kept in the
+//! for permission, or the one that is to start. It is cancelled when that life ends. When a request is over, the message
+//! that made it leaves the inbox of the member that was to answer it. Pending requests are kept in the
 //! roster, at most one shutdown, one plan, one order and a bounded number of permissions per member, so that every
 //! change to a life sees them.
 
+pub mod answerers;
 pub mod cancel;
 pub mod expiry;
 pub mod hand_on;
@@ -18,15 +20,18 @@ use std::sync::Arc;
 
 use teamwire_proto::{
     Reason, Refusal,
-    id::RequestId,
+    id::{MessageId, RequestId},
     name::Name,
-    v1::{self, CancelCause, NoticeKind, RequestKind, RequestState, history_entry::Event, message::Body},
+    v1::{
+        self, CancelCause, DeadLetterCause, NoticeKind, RequestKind, RequestState, history_entry::Event, message::Body,
+    },
 };
 
 use super::{
     actor::Actor,
     history,
     identity::Principal,
+    inbox,
     limits::Limits,
     notices,
     post::{self, Urgency},
@@ -98,7 +103,7 @@ fn open(tx: &mut Tx<'_>, request: v1::Request, message: v1::Message, to: &Name) 
     let message = v1::Message { request_id: request.id.clone(), request_expires_at: request.expires_at, ..message };
     let urgency = match request.kind() {
         RequestKind::Shutdown => Urgency::Shutdown,
-        RequestKind::Permission => Urgency::Answer,
+        RequestKind::Permission | RequestKind::PlanApproval => Urgency::Answer,
         _ => Urgency::Ordinary,
     };
     let message = post::post(tx, message, &[to], urgency);
@@ -244,6 +249,16 @@ fn tell(
 /// Returns the member that is asked for a permission: the one that the request names, or the lead.
 fn approver(team: &TeamRecord, request: &v1::Request) -> Result<Name, RuleError> {
     if request.approver.is_empty() { Ok(team.lead.clone()) } else { Ok(Name::parse(&request.approver, "approver")?) }
+}
+
+/// Takes the message that asked for a plan's approval or a permission out of the inbox of the member that was to answer
+/// it, because the request is over.
+pub(super) fn take_back(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
+    if !matches!(request.kind(), RequestKind::PlanApproval | RequestKind::Permission) {
+        return Ok(());
+    }
+    let Some(message_id) = MessageId::known(&request.message_id) else { return Ok(()) };
+    inbox::withdraw(tx, &approver(team, request)?, message_id, DeadLetterCause::RequestOver)
 }
 
 /// Removes a request from those that the roster lists as pending. Returns the member that it concerns.

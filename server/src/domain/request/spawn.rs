@@ -17,8 +17,7 @@ use super::{conclude, expect_kind, find, leave_pending, member_mut, new_request,
 use crate::domain::{
     actor::Actor,
     history::{self, member_event},
-    inbox::{Leaving, remove_from_inbox},
-    notices,
+    inbox, notices,
     post::{self, Urgency},
     records::{EndCause, Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
     streams::REQUESTS,
@@ -185,10 +184,7 @@ fn withdraw_prompt(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request) ->
     let ordered = team.member(&name).and_then(|member| member.ordered.as_ref());
     let ordered = ordered.filter(|ordered| ordered.request_id.as_str() == request.id);
     let Some(prompt_id) = ordered.and_then(|ordered| ordered.prompt_id) else { return Ok(()) };
-    if let Some(sequence) = tx.place_in_inbox(&name, prompt_id)? {
-        remove_from_inbox(tx, &name, &[Leaving::withdrawn(sequence, prompt_id)], Some(DeadLetterCause::NotStarted));
-    }
-    Ok(())
+    inbox::withdraw(tx, &name, prompt_id, DeadLetterCause::NotStarted)
 }
 
 /// Voids the join token that a host has taken an order with.

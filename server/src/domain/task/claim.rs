@@ -315,7 +315,10 @@ fn refuse_blocked(change: &Change, task: &TaskRecord) -> Result<(), Refusal> {
     let list = open.join(", ");
     Err(Refusal::new(
         Reason::TaskBlocked,
-        format!("Task {} waits for {list}. Do those first, or take what is ready with `teamwire task next`.", task.id),
+        format!(
+            "Task {} is blocked by {list}. Do those first, or take what is ready with `teamwire task next`.",
+            task.id
+        ),
     )
     .field("task_id")
     .with("waiting_for", list))

@@ -493,7 +493,7 @@ impl Story {
         let team = self.expect(team, expected.is_some(), "a change of the lead")?;
         assert_eq!(team.lead, name);
         if expected == Some(true) {
-            self.model.lead = name.to_owned();
+            self.model.set_lead(name);
             self.note_handed_on().await;
         }
         Some(Done::Accepted)

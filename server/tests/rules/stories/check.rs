@@ -222,7 +222,9 @@ impl Story {
             (ReceiptState::DeadLettered, DeadLetterCause::TargetReplaced) => {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
-            (ReceiptState::DeadLettered, DeadLetterCause::NotStarted) => assert!(self.model.withdrawn.contains(id)),
+            (ReceiptState::DeadLettered, DeadLetterCause::NotStarted | DeadLetterCause::RequestOver) => {
+                assert!(self.model.withdrawn.contains(id) || self.handed_on.contains(id));
+            }
             (ReceiptState::DeadLettered, DeadLetterCause::InboxFull) => assert_eq!(receipt.sequence, 0),
             (ReceiptState::DeadLettered, DeadLetterCause::Replaced) => {
                 assert!(!self.contents.contains_key(id), "a message was replaced: {receipt:?}");

@@ -75,7 +75,7 @@ class HistoryServiceServicer(object):
         frame's `last_sequence` as `after_sequence`.
 
         A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
-        then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+        then whenever it has sent nothing for 5 s, which shows that the stream is alive.
 
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND. RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
         has read nothing for 30 s while frames were waiting.

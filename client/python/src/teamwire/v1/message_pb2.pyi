@@ -359,6 +359,12 @@ class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """It was a notice. A newer one of the same kind about the same thing replaced it and counts its events."""
     DEAD_LETTER_CAUSE_NOT_STARTED: _DeadLetterCause.ValueType  # 6
     """It was the prompt of a member that was ordered from a host and never started."""
+    DEAD_LETTER_CAUSE_REQUEST_OVER: _DeadLetterCause.ValueType  # 7
+    """It asked for a plan's approval or a permission, and that request was cancelled, withdrawn or expired before the recipient had
+    processed the message.
+    """
+    DEAD_LETTER_CAUSE_SENDER_STOPPED: _DeadLetterCause.ValueType  # 8
+    """Its sender was stopped by force, and had sent the recipient at least 16 more messages since."""
 
 class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrapper):
     """Why a message was dead-lettered."""
@@ -379,6 +385,12 @@ DEAD_LETTER_CAUSE_REPLACED: DeadLetterCause.ValueType  # 5
 """It was a notice. A newer one of the same kind about the same thing replaced it and counts its events."""
 DEAD_LETTER_CAUSE_NOT_STARTED: DeadLetterCause.ValueType  # 6
 """It was the prompt of a member that was ordered from a host and never started."""
+DEAD_LETTER_CAUSE_REQUEST_OVER: DeadLetterCause.ValueType  # 7
+"""It asked for a plan's approval or a permission, and that request was cancelled, withdrawn or expired before the recipient had
+processed the message.
+"""
+DEAD_LETTER_CAUSE_SENDER_STOPPED: DeadLetterCause.ValueType  # 8
+"""Its sender was stopped by force, and had sent the recipient at least 16 more messages since."""
 Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
 
 @typing.final

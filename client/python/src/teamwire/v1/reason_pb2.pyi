@@ -168,6 +168,14 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     """There is no such credential, or the caller may not revoke it."""
     REASON_SIGN_IN_CODE_USED: _Reason.ValueType  # 65
     """The code for signing in was used before."""
+    REASON_ANSWERER_LOST: _Reason.ValueType  # 66
+    """Every member that could decide the request has been lost or has exited. The request stays pending: a lost member may come back,
+    and the operator can decide it. The metadata has the `member`.
+    """
+    REASON_CURSOR_AHEAD: _Reason.ValueType  # 67
+    """The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
+    has `last_sequence`, the newest entry that there is.
+    """
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a call was refused. Travels in `google.rpc.ErrorInfo`, domain `teamwire`, without the prefix `REASON_`."""
@@ -318,4 +326,12 @@ REASON_CREDENTIAL_NOT_FOUND: Reason.ValueType  # 64
 """There is no such credential, or the caller may not revoke it."""
 REASON_SIGN_IN_CODE_USED: Reason.ValueType  # 65
 """The code for signing in was used before."""
+REASON_ANSWERER_LOST: Reason.ValueType  # 66
+"""Every member that could decide the request has been lost or has exited. The request stays pending: a lost member may come back,
+and the operator can decide it. The metadata has the `member`.
+"""
+REASON_CURSOR_AHEAD: Reason.ValueType  # 67
+"""The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
+has `last_sequence`, the newest entry that there is.
+"""
 Global___Reason: typing_extensions.TypeAlias = Reason

@@ -69,7 +69,7 @@ class WatchServiceServicer(object):
         becomes the lead or stops being the lead, or the client is so far behind that the coordinator has forgotten what was
         removed.
 
-        If nothing changes for 10 s, a frame without items shows that the stream is alive.
+        If nothing changes for 5 s, a frame without items shows that the stream is alive.
 
         The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
         when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, reconnect.

@@ -139,6 +139,7 @@ impl Model {
             approver: Some(host.to_owned()),
             state: State::Pending,
             expires,
+            message: None,
         });
         let bearer = self.bearer(ordering.name);
         (bearer.ordered, bearer.order) = (Some(place), Some(place));

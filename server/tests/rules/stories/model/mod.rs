@@ -133,6 +133,8 @@ pub(super) struct Request {
     pub(super) approver: Option<String>,
     pub(super) state: State,
     pub(super) expires: u64,
+    /// The message that made it. `None` if another has since made it again.
+    pub(super) message: Option<usize>,
 }
 
 impl Request {
@@ -182,7 +184,7 @@ pub(super) struct Model {
     pub(super) tasks: Vec<Task>,
     pub(super) orders: Vec<Order>,
     pub(super) offers: BTreeMap<String, Offer>,
-    /// The prompts of orders that failed.
+    /// The prompts of orders that failed, and the messages of requests that ended without an answer.
     pub(super) withdrawn: BTreeSet<String>,
 }
 
@@ -418,7 +420,9 @@ impl Model {
                 Asks::Spawn => unreachable!("orders are made with `order`"),
             };
         let (id, member_name) = (id.to_owned(), member.to_owned());
-        self.requests.push(Request { id, asks, member: member_name, by, approver, state: State::Pending, expires });
+        let message = Some(self.sent.len() - 1);
+        let state = State::Pending;
+        self.requests.push(Request { id, asks, member: member_name, by, approver, state, expires, message });
         let bearer = self.bearer(member);
         let earlier = match asks {
             Asks::Shutdown => bearer.shutdown.replace(place),
@@ -430,12 +434,12 @@ impl Model {
             Asks::Spawn => None,
         };
         if let Some(earlier) = earlier {
-            self.requests[earlier].state = if asks == Asks::Shutdown { State::Expired } else { State::Cancelled };
+            self.leave(earlier, if asks == Asks::Shutdown { State::Expired } else { State::Cancelled });
         }
     }
 
     pub(super) fn withdraw(&mut self, request: usize) {
-        self.requests[request].state = State::Cancelled;
+        self.leave(request, State::Cancelled);
         let member = self.requests[request].member.clone();
         self.bearer(&member).permissions.retain(|pending| *pending != request);
     }
@@ -462,12 +466,41 @@ impl Model {
         }
     }
 
+    /// Ends a request without an answer: its message leaves the inbox of the member that was to give one.
+    fn leave(&mut self, request: usize, state: State) {
+        self.requests[request].state = state;
+        let Request { asks, approver, message, .. } = self.requests[request].clone();
+        if !matches!(asks, Asks::Plan | Asks::Permission) {
+            return;
+        }
+        let approver = approver.unwrap_or_else(|| self.lead.clone());
+        let bearer = self.bearer(&approver);
+        if let Some(place) = message.filter(|place| bearer.inbox.contains(place)) {
+            bearer.inbox.retain(|other| *other != place);
+            let id = self.sent[place].id.clone();
+            self.withdrawn.insert(id);
+        }
+    }
+
+    /// Makes another member the lead, which gets the pending requests of the others again.
+    pub(super) fn set_lead(&mut self, name: &str) {
+        self.lead = name.to_owned();
+        for (_, bearer) in self.members.iter().filter(|(member, _)| *member != name) {
+            for request in bearer.plan.iter().chain(&bearer.permissions) {
+                let request = &mut self.requests[*request];
+                if request.approver.is_none() {
+                    request.message = None;
+                }
+            }
+        }
+    }
+
     fn cancel(&mut self, name: &str) {
         let bearer = self.bearer(name);
         let requests = [bearer.shutdown.take(), bearer.plan.take()];
         let permissions = std::mem::take(&mut bearer.permissions);
         for request in requests.into_iter().flatten().chain(permissions) {
-            self.requests[request].state = State::Cancelled;
+            self.leave(request, State::Cancelled);
         }
         if let Some(order) = self.bearer(name).order.take() {
             self.conclude(order, State::Cancelled);
@@ -509,6 +542,9 @@ impl Model {
             let request = &mut self.requests[*request];
             if request.expires > self.now && request.approver.as_deref() == Some(name) {
                 request.approver = None;
+                if self.lead != name {
+                    request.message = None;
+                }
             }
         }
         self.give_back(name);
@@ -546,21 +582,20 @@ impl Model {
     pub(super) fn expire(&mut self, may_lose: bool) {
         for name in self.members.keys().cloned().collect::<Vec<_>>() {
             let now = self.now;
-            let requests = &mut self.requests;
+            let requests = &self.requests;
+            let is_overdue = |index: &usize| requests[*index].expires <= now;
             let bearer = self.members.get_mut(&name).expect("a known name");
+            let mut overdue: Vec<usize> = Vec::new();
             for pending in [&mut bearer.shutdown, &mut bearer.plan] {
-                if pending.is_some_and(|index| requests[index].expires <= now) {
-                    requests[pending.take().expect("just checked")].state = State::Expired;
-                }
+                overdue.extend(pending.take_if(|index| is_overdue(index)));
             }
-            bearer.permissions.retain(|index| {
-                let is_overdue = requests[*index].expires <= now;
-                if is_overdue {
-                    requests[*index].state = State::Expired;
-                }
-                !is_overdue
-            });
-            let order = bearer.order.filter(|order| self.requests[self.orders[*order].request].expires <= now);
+            overdue.extend(bearer.permissions.iter().copied().filter(is_overdue));
+            bearer.permissions.retain(|index| !is_overdue(index));
+            for request in overdue {
+                self.leave(request, State::Expired);
+            }
+            let order =
+                self.members[&name].order.filter(|order| self.requests[self.orders[*order].request].expires <= now);
             if let Some(order) = order {
                 self.fail(order, State::Expired);
             }

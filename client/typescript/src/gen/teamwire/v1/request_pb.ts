@@ -602,7 +602,8 @@ export const RequestService: GenService<{
    * Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
    * coordinator shuts down: call again.
    *
-   * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
+   * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION:
+   * ANSWERER_LOST, as soon as no member is left that could decide the request; not if the timeout is zero.
    *
    * @generated from rpc teamwire.v1.RequestService.WaitForDecision
    */

@@ -30,7 +30,7 @@ import java.util.concurrent.TimeUnit;
  */
 final class Calls extends Channel {
     /** How long one attempt may take, in addition to the time that the request asks the coordinator to wait. */
-    private static final int ATTEMPT_SECONDS = 10;
+    static final int ATTEMPT_SECONDS = 10;
 
     /** How long a call may take, with all of its attempts, unless the program sets a deadline. */
     private static final int PATIENCE_SECONDS = 600;

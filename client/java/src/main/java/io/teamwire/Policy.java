@@ -28,6 +28,7 @@ final class Policy {
     /** Returns whether a call that was refused for this reason may succeed later, without a change. */
     static boolean isRetryable(String reason) {
         return switch (reason) {
+            case "ANSWERER_LOST" -> true;
             case "DRAINING" -> true;
             case "DURABILITY_NOT_REACHED" -> true;
             case "INBOX_FULL" -> true;

@@ -247,7 +247,9 @@ public final class Teamwire extends Helpers implements AutoCloseable {
             var timeout = com.google.protobuf.Duration.newBuilder().setSeconds(seconds);
             var question =
                     WaitForDecisionRequest.newBuilder().setRequestId(requestId).setTimeout(timeout);
-            var request = requests().waitForDecision(question.build()).getRequest();
+            // A coordinator that does not answer must not make the wait longer.
+            var bounded = requests().withDeadlineAfter(seconds + Calls.ATTEMPT_SECONDS, TimeUnit.SECONDS);
+            var request = bounded.waitForDecision(question.build()).getRequest();
             if (request.getState() != RequestState.REQUEST_STATE_PENDING || end.isExpired()) {
                 return request;
             }
