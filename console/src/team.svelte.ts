@@ -15,6 +15,12 @@ export type Connection =
   /** The coordinator does not answer. The page shows what was last known, and tries again. */
   | "lost";
 
+/**
+ * After how many milliseconds without a frame the coordinator counts as lost. It sends one every 5 s or more often, and a person
+ * looks at the page.
+ */
+const SILENCE_MS = 12_000;
+
 /** How many decided requests are kept. */
 const DECIDED_MAX = 500;
 
@@ -81,7 +87,7 @@ class TeamState {
   /** Keeps the team current until it is no longer shown, or no longer exists. */
   async #run(client: Client, name: string, signal: AbortSignal): Promise<void> {
     try {
-      for await (const event of watchTeam(client, { team: name, signal })) {
+      for await (const event of watchTeam(client, { team: name, signal, silenceMs: SILENCE_MS })) {
         if (signal.aborted) return;
         switch (event.type) {
           case "changes":

@@ -128,10 +128,13 @@ pub(crate) fn of_member(selector: &str, member: &str) -> String {
 pub(crate) fn explain(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.is_forbidden() => {
-            format!("{} Give the host's service account the Role in docs/kubernetes.md.", with_stop(&status.message))
+            format!(
+                "{} Give the host's service account a Role with these rights; the chart `teamwire-host` has one.",
+                with_stop(&status.message)
+            )
         }
         kube::Error::Api(status) => with_stop(&status.message),
-        error => format!("The API server cannot be reached: {error}."),
+        error => format!("The call to the API server failed: {error}."),
     }
 }
 

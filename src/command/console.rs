@@ -60,7 +60,7 @@ impl ConsoleCommand {
         if reply.console_address.is_empty() {
             return Err(Failure::usage(
                 "The coordinator does not serve its console: by default, it does only if no other machine can reach it. Set \
-                 console.enabled = \"on\" in its configuration, and see `docs/console.md` for what that takes.",
+                 console.enabled = \"on\" in its configuration, and serve TLS.",
             ));
         }
         let called = caller.address.split(',').next().unwrap_or(&caller.address);

@@ -10,7 +10,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 /// Invite a new member or a host
 ///
 /// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token.
-/// On the other machine, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there.
+/// Where the new member works, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there.
 /// With --host, the string is for a machine that starts teammates: run `teamwire host --join -` there. Anyone who has
 /// the string can join, so treat it like a password. Do not give it as an argument: all users of the machine could see
 /// it in the process list.
@@ -76,7 +76,8 @@ impl Invite {
             (false, Some(_)) => "teamwire join -",
             (false, None) => "teamwire join --name NAME -",
         };
-        let use_it = format!("Run this where the new member works, and paste the string there: {command}");
+        let place = if self.host { "on the machine that is to start teammates" } else { "where the new member works" };
+        let use_it = format!("Run this {place}, and paste the string there: {command}");
         self.print(value, &join_string, reply.expires_at, &use_it);
         match JoinString::parse(&join_string).map(|joining| joining.addresses).unwrap_or_default().as_slice() {
             [] => show::warn("The token does not include the coordinator's address. Join with --address URL."),

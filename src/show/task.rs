@@ -17,7 +17,7 @@ pub(crate) fn tasks(tasks: &[v1::Task]) {
             one_line(&task.subject),
         ]
     });
-    table(&["task", "status", "owner", "waits for", "updated", "subject"], rows.collect());
+    table(&["task", "status", "owner", "blocked by", "updated", "subject"], rows.collect());
 }
 
 /// Prints a task on one line, as `task list --follow` shows changes.
@@ -28,7 +28,7 @@ pub(crate) fn task_line(task: &v1::Task) {
         (owner, _) => format!(" by {owner}"),
     };
     let waits =
-        if task.waiting_for.is_empty() { String::new() } else { format!(", waits for {}", ids(&task.waiting_for)) };
+        if task.waiting_for.is_empty() { String::new() } else { format!(", blocked by {}", ids(&task.waiting_for)) };
     anstream::println!(
         "{} {} {}{owner}{waits}: {}",
         paint(dim(), time(task.updated_at.as_ref())),

@@ -14,7 +14,19 @@ const ARGUMENTS_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n
 
 /// Returns the command line with the help of every command as users see it.
 pub(crate) fn command() -> Command {
-    let mut command = Cli::command();
+    arranged(Cli::command())
+}
+
+/// Returns the same for manual pages, which need none about `help`.
+pub(crate) fn without_help_command() -> Command {
+    arranged(Cli::command().disable_help_subcommand(true).mut_subcommands(without_help))
+}
+
+fn without_help(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
+}
+
+fn arranged(mut command: Command) -> Command {
     // Gives the subcommands the options of `teamwire` itself, so that they can be hidden there.
     command.build();
     command.help_template(ARGUMENTS_FIRST).mut_subcommands(arrange)

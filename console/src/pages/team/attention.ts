@@ -25,18 +25,21 @@ export function memberNeed(member: v1.Member, requests: ReadonlyMap<string, v1.R
       ? { rank: 2, reason: `Its program failed: ${exitName(member.exit)}.` }
       : undefined;
   }
-  if (failedTurns && failedTurns.count > 0) {
-    return { rank: 4, reason: `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}` };
-  }
-  if (member.inboxFull) return { rank: 4, reason: `Its inbox is full (${unread}) and accepts no more.` };
-  if (member.program?.trouble) return { rank: 3, reason: member.program.trouble };
-  const request = requests.get(member.pendingPermissions[0] ?? "");
-  if (request) return { rank: 3, reason: `Asks for permission: ${permission(request, request.content)}` };
-  if (member.pendingPlan) return { rank: 3, reason: "Waits for the answer to its plan." };
-  if (hasNoLease(member))
-    return { rank: 3, reason: "Its lease has run out. It will soon count as lost unless it makes a call." };
-  if (inboxDepth > 0n && isUnread(member)) return { rank: 2, reason: `No process reads its inbox: ${unread} waiting.` };
-  return undefined;
+  const needs: Need[] = [];
+  const need = (rank: number, reason: string) => needs.push({ rank, reason });
+  if (failedTurns && failedTurns.count > 0)
+    need(4, `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}`);
+  if (member.inboxFull) need(4, `Its inbox is full (${unread}) and accepts no more.`);
+  if (member.program?.trouble) need(3, member.program.trouble);
+  const asked = member.pendingPermissions.flatMap((id) => requests.get(id) ?? []);
+  const [request] = asked;
+  const more = asked.length > 1 ? ` (and ${count(asked.length - 1, "other request")})` : "";
+  if (request) need(3, `Asks for permission: ${permission(request, request.content)}${more}`);
+  if (member.pendingPlan) need(3, "Waits for the answer to its plan.");
+  if (hasNoLease(member)) need(3, "Its lease has run out. It will soon count as lost unless it makes a call.");
+  if (inboxDepth > 0n && isUnread(member)) need(2, `No process reads its inbox: ${unread} waiting.`);
+  const rank = Math.max(0, ...needs.map((one) => one.rank));
+  return rank ? { rank, reason: needs.map(({ reason }) => reason).join(" ") } : undefined;
 }
 
 /** Returns whether no process reads the inbox of a member that should have one. */
