@@ -135,7 +135,7 @@ export class Client extends Helpers {
       const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), maxMs));
       const asked = { requestId, timeout: durationFromMs(waitMs) };
       // A coordinator that does not answer must not make the wait longer.
-      const leftMs = Math.max(until - performance.now(), 0) + ATTEMPT_MS;
+      const leftMs = Math.ceil(Math.max(until - performance.now(), 0)) + ATTEMPT_MS;
       const signals = [...(signal ? [signal] : []), ...(Number.isFinite(leftMs) ? [AbortSignal.timeout(leftMs)] : [])];
       const { request } = await this.requests.waitForDecision(asked, { signal: AbortSignal.any(signals) });
       if (given(request).state !== RequestState.PENDING || performance.now() >= until) return given(request);
