@@ -14,7 +14,7 @@ const card = (page, label, subject) => column(page, label).getByRole("link", { n
 test("the document contains only the visible ones of a thousand tasks on the board", async () => {
   const coordinator = await Coordinator.start();
   const tasks = Array.from({ length: 1_000 }, (_, index) => {
-    const blocker = index >= 500 ? `\ndepends_on = ["t${index - 500}"]` : "";
+    const blocker = index >= 500 ? `\nblocked_by = ["t${index - 500}"]` : "";
     return `[[tasks]]\nkey = "t${index}"\nsubject = "Part ${index}"${blocker}\n`;
   });
   const file = path.join(coordinator.directory, "team.toml");

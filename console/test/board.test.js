@@ -44,9 +44,9 @@ test("a task is created, assigned, claimed by its owner, and completed, and what
   await page.getByRole("button", { name: "New task" }).click();
   dialog = page.getByRole("dialog");
   await dialog.getByLabel("Subject").fill("Ship it");
-  await dialog.getByLabel("Waits for").fill("#1");
+  await dialog.getByLabel("Blocked by").fill("#1");
   await dialog.getByRole("button", { name: "Create" }).click();
-  await card(page, "Blocked", "Ship it").getByText("waits for #1").waitFor();
+  await card(page, "Blocked", "Ship it").getByText("blocked by #1").waitFor();
 
   await card(page, "Ready", "Write it").click();
   await detail.getByRole("button", { name: "Assign…" }).click();
@@ -154,7 +154,7 @@ test("two people edit one task, and neither loses what it wrote", async () => {
   none(problems);
 });
 
-test("the graph says what waits for what, and the filters are in the address", async () => {
+test("the graph says what blocks what, and the filters are in the address", async () => {
   const coordinator = await withMembers("ann");
   for (const args of [
     ["Plan"],
@@ -165,7 +165,7 @@ test("the graph says what waits for what, and the filters are in the address", a
     await coordinator.cli(["task", "create", ...args], "lead");
   const { page, problems } = await console_(coordinator, "lead", "#/board?view=graph");
   const graph = page.getByRole("region", { name: "Dependencies" });
-  await graph.getByRole("link", { name: /#3 Ship.*waits for #1, #2/s }).waitFor();
+  await graph.getByRole("link", { name: /#3 Ship.*blocked by #1, #2/s }).waitFor();
   await graph.getByText("1 task without dependencies not shown.").waitFor();
   assert.equal(await graph.locator("path.edge").count(), 3);
   const left = async (/** @type {string} */ name) => (await graph.getByRole("link", { name }).boundingBox())?.x ?? 0;

@@ -7,7 +7,6 @@ export * from "./gen/teamwire/v1/backup_pb.js";
 export * from "./gen/teamwire/v1/history_pb.js";
 export * from "./gen/teamwire/v1/host_pb.js";
 export * from "./gen/teamwire/v1/message_pb.js";
-export * from "./gen/teamwire/v1/options_pb.js";
 export * from "./gen/teamwire/v1/request_pb.js";
 export * from "./gen/teamwire/v1/task_pb.js";
 export * from "./gen/teamwire/v1/team_pb.js";

@@ -1,6 +1,5 @@
 /** What the history says, in words. Agents have written parts of it, so show these texts with `Text.svelte`. */
 
-import { getOption, hasOption } from "@bufbuild/protobuf";
 import { v1 } from "@teamwire/client";
 import { exitName } from "./format.js";
 import { permission } from "./text.js";
@@ -12,6 +11,9 @@ export interface Said {
   readonly text: string;
 }
 
+/** The fields that hold the text of a message: each kind has one of them. */
+const TEXTS = ["content", "reason", "plan", "feedback", "text"];
+
 export function said({ body }: v1.Message): Said {
   if (body.case === "permissionRequest") {
     return {
@@ -21,14 +23,7 @@ export function said({ body }: v1.Message): Said {
   }
   const parts: Readonly<Record<string, unknown>> = { ...body.value };
   const part = (name: string) => (typeof parts[name] === "string" ? parts[name] : "");
-  const text = policy(body.case)?.text ?? "";
-  return { summary: part("summary"), text: text === "summary" ? "" : part(text) };
-}
-
-/** Returns what the protocol says of a kind of message. */
-function policy(kind: v1.Message["body"]["case"]): v1.KindPolicy | undefined {
-  const field = v1.MessageSchema.fields.find(({ localName }) => localName === kind);
-  return field && hasOption(field, v1.kind_policy) ? getOption(field, v1.kind_policy) : undefined;
+  return { summary: part("summary"), text: TEXTS.map(part).find((text) => text !== "") ?? "" };
 }
 
 /** How many characters of a message one line has. */
@@ -82,11 +77,16 @@ function capital(text: string): string {
   return `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}`;
 }
 
+const REQUESTS: Readonly<Record<string, string>> = {
+  shutdownRequest: "shutdown request",
+  planApprovalRequest: "plan",
+  permissionRequest: "permission request",
+  spawnOrder: "order to start a member",
+};
+
 /** Returns what a message asks for. Empty if it asks for nothing. */
 export function requestNoun({ body }: v1.Message): string {
-  if (body.case === "spawnOrder") return "order to start a member";
-  const { answeredBy = "", noun = "" } = policy(body.case) ?? {};
-  return answeredBy && noun;
+  return REQUESTS[body.case ?? ""] ?? "";
 }
 
 /** What each state of a request is called, and how it looks. */
