@@ -32,7 +32,7 @@ fn at_random_moments(longest: Duration, check: impl Fn(Duration)) {
     }
 }
 
-/// Kills a command after a moment, unless it has ended.
+/// Kills a command after a moment, unless it has ended. The kill must come at any time, so no event comes before it.
 fn kill_after(machine: &FreshMachine, arguments: &[&str], moment: Duration) {
     let started = World::start_command(machine.command(), machine.path(), "a person", arguments, "");
     sleep(moment);

@@ -12,8 +12,9 @@ use std::{env, error::Error, fs, path::Path};
 fn main() -> Result<(), Box<dyn Error>> {
     let root = env::args().nth(1).unwrap_or_else(|| ".".to_owned());
     let root = Path::new(&root);
-    let helpers = helpers::read(&fs::read_to_string(root.join("client/helpers.toml"))?)?;
-    for (file, text) in policy::files().into_iter().chain(helpers::files(&helpers)) {
+    let protocol = protocol::Protocol::read();
+    let helpers = helpers::read(&fs::read_to_string(root.join("client/helpers.toml"))?, &protocol)?;
+    for (file, text) in policy::files().into_iter().chain(helpers::files(&helpers, &protocol)) {
         fs::write(root.join(file), text)?;
     }
     let readme = root.join("client/README.md");

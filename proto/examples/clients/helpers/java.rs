@@ -7,11 +7,10 @@ use crate::{
     upper,
 };
 
-pub(super) fn file(helpers: &[Helper]) -> String {
-    let protocol = Protocol::read();
+pub(super) fn file(helpers: &[Helper], protocol: &Protocol) -> String {
     let mut imports: Vec<_> = helpers
         .iter()
-        .flat_map(|helper| helper.messages(&protocol))
+        .flat_map(|helper| helper.messages(protocol))
         .map(|Message { name, .. }| format!("import io.teamwire.v1.{name};\n"))
         .collect();
     let services = services(helpers);

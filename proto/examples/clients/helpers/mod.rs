@@ -72,20 +72,19 @@ struct Entry {
 }
 
 /// Reads the file that lists the helpers.
-pub(crate) fn read(text: &str) -> Result<Vec<Helper>, String> {
-    let protocol = Protocol::read();
+pub(crate) fn read(text: &str, protocol: &Protocol) -> Result<Vec<Helper>, String> {
     let file: File = toml_edit::de::from_str(text).map_err(|error| error.to_string())?;
-    file.helper.into_iter().map(|entry| Helper::read(entry, &protocol)).collect()
+    file.helper.into_iter().map(|entry| Helper::read(entry, protocol)).collect()
 }
 
 /// Returns the files with the helpers, with their paths.
-pub(crate) fn files(helpers: &[Helper]) -> [(&'static str, String); 5] {
+pub(crate) fn files(helpers: &[Helper], protocol: &Protocol) -> [(&'static str, String); 5] {
     [
         ("client/rust/src/helpers.rs", rust::file(helpers)),
-        ("client/python/src/teamwire/_helpers.py", python::file(helpers)),
-        ("client/typescript/src/gen/helpers.ts", typescript::file(helpers)),
+        ("client/python/src/teamwire/_helpers.py", python::file(helpers, protocol)),
+        ("client/typescript/src/gen/helpers.ts", typescript::file(helpers, protocol)),
         ("client/go/helpers_gen.go", go::file(helpers)),
-        ("client/java/src/main/java/io/teamwire/Helpers.java", java::file(helpers)),
+        ("client/java/src/main/java/io/teamwire/Helpers.java", java::file(helpers, protocol)),
     ]
 }
 

@@ -6,12 +6,11 @@ use crate::protocol::Protocol;
 /// The longest line.
 const WIDTH: usize = 120;
 
-pub(super) fn file(helpers: &[Helper]) -> String {
-    let protocol = Protocol::read();
+pub(super) fn file(helpers: &[Helper], protocol: &Protocol) -> String {
     let services = services(helpers);
     let mut modules: Vec<_> = helpers
         .iter()
-        .flat_map(|helper| helper.messages(&protocol))
+        .flat_map(|helper| helper.messages(protocol))
         .map(|message| format!("{}_pb2", message.file))
         .chain(services.iter().map(|(service, _)| format!("{}_pb2_grpc", file_of(service))))
         .collect();
@@ -21,7 +20,7 @@ pub(super) fn file(helpers: &[Helper]) -> String {
         .iter()
         .map(|(service, stub)| format!("    {stub}: {}_pb2_grpc.{service}AsyncStub\n", file_of(service)))
         .collect();
-    let methods: String = helpers.iter().map(|helper| method(helper, &protocol)).collect();
+    let methods: String = helpers.iter().map(|helper| method(helper, protocol)).collect();
     let blocking: String =
         helpers.iter().map(|helper| format!("    {0} = blocking(Helpers.{0})\n", helper.name)).collect();
     format!(

@@ -8,8 +8,7 @@ use crate::{
     protocol::{Message, Protocol},
 };
 
-pub(super) fn file(helpers: &[Helper]) -> String {
-    let protocol = Protocol::read();
+pub(super) fn file(helpers: &[Helper], protocol: &Protocol) -> String {
     let services = services(helpers);
     let mut imports: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut import = |file: &str, name: String| imports.entry(file.to_owned()).or_default().push(name);
