@@ -17,6 +17,8 @@ type event struct {
 	What    string `json:"what"`
 
 	Op          uint64 `json:"op"`
+	Who         string `json:"who"`
+	AskedUs     int64  `json:"asked_us"`
 	Epoch       uint64 `json:"epoch"`
 	TaskID      uint64 `json:"task_id"`
 	Token       string `json:"token"`

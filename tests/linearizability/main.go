@@ -1,7 +1,7 @@
 // Command linearizability gives the history of a fault run to Porcupine, a checker that shares no code with this project's own.
 //
-// It reads the operations on each task, each request and the sessions of each member, and reports every object for which no order
-// of the operations explains all answers.
+// It reads the operations on each task, each request, the sessions of each member and each name that members are ordered for, and
+// reports every object for which no order of the operations explains all answers.
 //
 // Usage: linearizability DIRECTORY, where DIRECTORY has the files *.jsonl that `teamwire-chaos run` has written. Exits with 0 if
 // every history is linearizable, 1 if one is not, and 2 if it cannot tell.
@@ -42,8 +42,9 @@ func main() {
 	for _, line := range verdict.lines {
 		fmt.Println(line)
 	}
-	fmt.Printf("porcupine: %d operations on %d tasks, %d requests and the sessions of %d members; %d not linearizable, %d "+
-		"not decided\n", verdict.operations, verdict.tasks, verdict.requests, verdict.members, verdict.illegal, verdict.undecided)
+	fmt.Printf("porcupine: %d operations on %d tasks, %d requests, the sessions of %d members and %d ordered names; %d not "+
+		"linearizable, %d not decided\n", verdict.operations, verdict.tasks, verdict.requests, verdict.members, verdict.names,
+		verdict.illegal, verdict.undecided)
 	switch {
 	case verdict.illegal > 0:
 		os.Exit(1)
@@ -54,28 +55,29 @@ func main() {
 
 // verdict is what Porcupine says of a history.
 type verdict struct {
-	operations, tasks, requests, members int
-	illegal, undecided                   int
+	operations, tasks, requests, members, names int
+	illegal, undecided                          int
 	// lines describe the objects whose operations have no legal order.
 	lines []string
 }
 
 func judge(events []event) verdict {
 	all := collect(events)
-	found := verdict{tasks: len(all.claims), requests: len(all.requests), members: len(all.sessions)}
+	found := verdict{tasks: len(all.claims), requests: len(all.requests), members: len(all.sessions), names: len(all.names)}
 	found.add("Claims", tasks, all.claims)
 	found.add("Decisions", requests, all.requests)
 	found.add("Fenced", sessions, all.sessions)
+	found.add("OneProcess", names, all.names)
 	return found
 }
 
 func (v *verdict) add(promise string, model porcupine.Model, objects map[string][]porcupine.Operation) {
-	names := make([]string, 0, len(objects))
+	sorted := make([]string, 0, len(objects))
 	for name := range objects {
-		names = append(names, name)
+		sorted = append(sorted, name)
 	}
-	sort.Strings(names)
-	for _, name := range names {
+	sort.Strings(sorted)
+	for _, name := range sorted {
 		operations := objects[name]
 		v.operations += len(operations)
 		switch porcupine.CheckOperationsTimeout(model, operations, patience) {

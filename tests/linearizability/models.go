@@ -98,6 +98,36 @@ var sessions = model(uint64(0), func(newest uint64, does any) (bool, uint64) {
 	return false, newest
 })
 
+// The operations on a name that members are ordered for.
+type (
+	// order was answered with OK and this order.
+	order struct{ id string }
+	// seeReserved reads that the name is reserved for this order.
+	seeReserved struct{ id string }
+	// actFor was answered with OK, to the member that this order has started.
+	actFor struct{ id string }
+)
+
+// nameState is a name: its latest order, and whether that has started a member.
+type nameState struct {
+	order     string
+	isStarted bool
+}
+
+// names: a name belongs to its latest order, first as a reservation and then as a member. Nothing in the history says when an
+// earlier member ended, only that it has by then.
+var names = model(nameState{}, func(name nameState, does any) (bool, nameState) {
+	switch does := does.(type) {
+	case order:
+		return true, nameState{order: does.id}
+	case seeReserved:
+		return name == nameState{order: does.id}, name
+	case actFor:
+		return name.order == does.id, nameState{does.id, true}
+	}
+	return false, name
+})
+
 func model[S comparable](initial S, step func(S, any) (bool, S)) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return initial },

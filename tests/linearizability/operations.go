@@ -10,9 +10,10 @@ import (
 // never is the end of a call without an outcome: it may take effect at any later time, or not at all.
 const never = math.MaxInt64
 
-// histories are the operations on the objects of a run: on each task, each request, and the sessions of each member.
+// histories are the operations on the objects of a run: on each task, each request, the sessions of each member, and each name that
+// members are ordered for.
 type histories struct {
-	claims, requests, sessions map[string][]porcupine.Operation
+	claims, requests, sessions, names map[string][]porcupine.Operation
 }
 
 // begun is a call that has begun.
@@ -27,6 +28,7 @@ func collect(events []event) histories {
 		claims:   map[string][]porcupine.Operation{},
 		requests: map[string][]porcupine.Operation{},
 		sessions: map[string][]porcupine.Operation{},
+		names:    map[string][]porcupine.Operation{},
 	}
 	// Every decision of these requests is recorded. Members also approve their shutdown, which is not.
 	judged := map[string]bool{}
@@ -44,6 +46,16 @@ func collect(events []event) histories {
 		operation := porcupine.Operation{ClientId: client(e.process()), Input: does, Call: from, Return: until}
 		to[object] = append(to[object], operation)
 	}
+	// The order of each process that one has started. An order whose answer was lost, or that the coordinator made itself, is first
+	// known when someone sees it.
+	orders, known := map[process]string{}, map[string]bool{}
+	ofOrder := func(name, id string, from int64, e event, does any) {
+		if !known[id] {
+			add(all.names, "name "+name, 0, e.AtUs, e, order{id})
+			known[id] = true
+		}
+		add(all.names, "name "+name, from, e.AtUs, e, does)
+	}
 	task := func(id uint64) string { return fmt.Sprintf("task %d", id) }
 	request := func(id string) string { return "request " + id }
 	for _, e := range events {
@@ -57,7 +69,7 @@ func collect(events []event) histories {
 			// When the call began is not recorded, but the process did one thing after the other.
 			add(all.sessions, "member "+e.Member, last[of], e.AtUs, e, open{e.Epoch})
 			epochs[of] = e.Epoch
-		case "sending", "claiming", "completing", "asking", "deciding":
+		case "sending", "claiming", "completing", "asking", "deciding", "ordering", "acting":
 			calls[e.call()] = begun{e, epochs[of]}
 		case "sent", "claimed", "completed", "asked":
 			if isKnown && !e.Again && began.epoch != 0 && began.epoch == epochs[of] {
@@ -87,7 +99,22 @@ func collect(events []event) histories {
 				add(all.requests, request(began.at.RequestID), began.at.AtUs, e.AtUs, e, see{state})
 			}
 			delete(calls, e.call())
-		case "send_refused", "complete_refused":
+		case "ordered":
+			if isKnown {
+				known[e.RequestID] = true
+				add(all.names, "name "+began.at.Who, began.at.AtUs, e.AtUs, e, order{e.RequestID})
+			}
+			delete(calls, e.call())
+		case "reserved":
+			ofOrder(e.Who, e.RequestID, e.AskedUs, e, seeReserved{e.RequestID})
+		case "began":
+			orders[of] = e.RequestID
+		case "acted":
+			if id := orders[of]; isKnown && id != "" {
+				ofOrder(e.Member, id, began.at.AtUs, e, actFor{id})
+			}
+			delete(calls, e.call())
+		case "send_refused", "complete_refused", "order_refused":
 			delete(calls, e.call())
 		case "settled":
 			add(all.requests, request(e.RequestID), last[of], e.AtUs, e, see{e.State})
