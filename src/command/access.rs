@@ -5,7 +5,11 @@ use serde_json::json;
 use teamwire_client::v1::{self, CallerKind, CredentialKind};
 
 use super::Output;
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 /// The shortest beginning of an id that stands for it.
 const PREFIX_MIN: usize = 4;
@@ -57,7 +61,7 @@ impl Access {
 
 impl List {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::ListCredentialsRequest::default();
         let listed = caller.client.list_all_credentials(request, usize::MAX).await?.credentials;
         if self.output.json {
@@ -84,7 +88,7 @@ impl List {
 
 impl Revoke {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::ListCredentialsRequest::default();
         let listed = caller.client.list_all_credentials(request, usize::MAX).await?.credentials;
         let found = choose(&listed, &self.which)?;

@@ -10,7 +10,11 @@ use teamwire_proto::{
 };
 
 use super::{Output, confirm::ask, id, shown};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 /// Approve a request
 ///
@@ -71,7 +75,7 @@ async fn answer(
     yes: bool,
     output: Output,
 ) -> Result<(), Failure> {
-    let caller = context.caller()?;
+    let caller = context.caller(Who::Current)?;
     let request_id = &id::request_to_answer(&caller, request_id, kind).await?;
     let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
     let request = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;

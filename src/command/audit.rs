@@ -9,7 +9,7 @@ use teamwire_proto::audit_chain;
 
 use super::{Output, waiting::Wait};
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, REFUSED},
     show,
 };
@@ -47,7 +47,7 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.named_or_operator().or_else(|_| context.caller())?;
+        let caller = context.caller(Who::NamedOrOperator).or_else(|_| context.caller(Who::Current))?;
         if self.verify { self.verify(&caller).await } else { self.list(&caller).await }
     }
 

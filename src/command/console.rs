@@ -14,7 +14,7 @@ use url::Url;
 
 use super::{Output, stop_on_signal::stop_on_signal};
 use crate::{
-    context::ContextArgs,
+    context::{ContextArgs, Who},
     failure::Failure,
     show::{self, bold, dim, paint},
 };
@@ -54,7 +54,7 @@ pub(super) struct ConsoleCommand {
 
 impl ConsoleCommand {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::CreateSignInCodeRequest { read_only: self.read_only, ..Default::default() };
         let reply = caller.client.create_sign_in_code(request).await?;
         if reply.console_address.is_empty() {

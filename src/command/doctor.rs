@@ -7,7 +7,7 @@ use teamwire_proto::v1::{Finding, FindingClass, Severity};
 
 use super::{Output, setup};
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, REFUSED},
     show,
 };
@@ -93,7 +93,7 @@ const SETUP_OUTDATED: &str = "setup_outdated";
 
 impl Doctor {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
         let request = v1::DiagnoseRequest {
             member: self.member.clone().unwrap_or_default(),

@@ -32,7 +32,7 @@ use super::{
     waiting::Wait,
 };
 use crate::{
-    context::{Caller, ContextArgs, make_private_directory, refuse_within_runner},
+    context::{Caller, ContextArgs, Who, make_private_directory, refuse_within_runner},
     failure::{Failure, NOT_IN_TIME, REJECTED, UNREACHABLE},
     show,
 };
@@ -182,7 +182,7 @@ impl Down {
         }
         for identity in own.into_iter().filter(|identity| !caller.is(&identity.member)) {
             // A team with a live member cannot be deleted. This member may have left before.
-            let _ = context.caller_of(identity)?.client.leave(0).await;
+            let _ = context.caller(Who::Saved(identity))?.client.leave(0).await;
         }
         if let Some(path) = archive {
             // After the last member has ended, so that nothing is missing.
@@ -410,7 +410,7 @@ fn forget(context: &ContextArgs, records: &Records, team: &str) -> Result<(), Fa
 /// Stops the coordinator if `up` started it and it has no more teams.
 async fn stop_coordinator(context: &ContextArgs, records: &Records, report: Report) -> Result<(), Failure> {
     let Some(record) = records.coordinator()? else { return Ok(()) };
-    let operator = context.operator()?;
+    let operator = context.caller(Who::Operator)?;
     // `up` may have been killed before it knew the address.
     if !record.address.is_empty() && operator.address != record.address {
         return Ok(());

@@ -10,7 +10,7 @@ use teamwire_agents::{
 
 use super::setup::program_parser;
 use crate::{
-    context::{ContextArgs, is_within_runner},
+    context::{ContextArgs, Who, is_within_runner},
     failure::Failure,
 };
 
@@ -77,7 +77,7 @@ fn is_one_off_session() -> bool {
 impl ContextArgs {
     /// Returns the hooks of the member that the settings name.
     fn hooks(&self) -> Result<Hooks, Failure> {
-        let caller = self.pinned_caller()?;
+        let caller = self.caller(Who::Pinned)?;
         caller.member()?;
         Ok(Hooks::new(caller.client, &self.hooks_directory()?))
     }

@@ -5,7 +5,11 @@ use teamwire_client::v1;
 use teamwire_proto::v1::MemberState;
 
 use super::Output;
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 /// List the hosts of your team: what each can start, and how many slots are taken
 ///
@@ -20,7 +24,7 @@ pub(super) struct Hosts {
 
 impl Hosts {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let mut hosts = caller.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts;
         hosts.sort_by_key(|host| host.state() == MemberState::Exited);
         if self.output.json {

@@ -8,7 +8,7 @@ use teamwire_proto::word;
 
 use super::Output;
 use crate::{
-    context::{ContextArgs, has_ended, refuse_within_runner},
+    context::{ContextArgs, Who, has_ended, refuse_within_runner},
     failure::Failure,
     show,
 };
@@ -45,7 +45,7 @@ pub(super) struct Use {
 
 impl Whoami {
     pub(super) fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         if self.output.json {
             show::line(&json!({ "member": caller.member, "team": caller.team, "address": caller.address }));
             return Ok(());
@@ -123,7 +123,7 @@ impl Identities {
 /// Asks the identity's coordinator what became of the member. Returns that, and whether the identity may still be of
 /// use.
 async fn state(context: &ContextArgs, identity: &KeptIdentity) -> (String, bool) {
-    let caller = match context.caller_of(identity) {
+    let caller = match context.caller(Who::Saved(identity)) {
         Ok(caller) => caller,
         Err(_) => return ("unusable".to_owned(), true),
     };

@@ -8,7 +8,7 @@ use teamwire_client::{Closed, Event, MEMBER_VARIABLE, SubscribeOptions, v1};
 
 use super::{Output, id};
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, NOT_PERMITTED},
     show,
 };
@@ -64,7 +64,7 @@ enum Command {
 
 impl Inbox {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         if self.of.is_none() {
             caller.member()?;
         }

@@ -5,7 +5,11 @@ use teamwire_client::v1;
 use teamwire_proto::{address::Address, join_string::JoinString};
 
 use super::Output;
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 /// Invite a new member or a host
 ///
@@ -43,7 +47,7 @@ pub(super) struct Invite {
 
 impl Invite {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let seconds = self.minutes.map(|minutes| minutes.saturating_mul(60));
         let ttl = seconds.map(|seconds| prost_types::Duration { seconds, nanos: 0 });
         if self.observer {

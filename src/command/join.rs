@@ -6,7 +6,7 @@ use teamwire_proto::v1::Liveness;
 
 use super::{Output, join_string, pair};
 use crate::{
-    context::{Caller, ContextArgs, identity, may_rejoin, refuse_within_runner},
+    context::{Caller, ContextArgs, Who, identity, may_rejoin, refuse_within_runner},
     failure::{Failure, REFUSED},
     show,
 };
@@ -85,7 +85,7 @@ impl Join {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("To run another member, use `teamwire run`; you cannot join as one here.")?;
         let caller = match join_string(self.token.as_deref(), None)? {
-            Some(token) => context.caller_for_join(&token)?,
+            Some(token) => context.caller(Who::Joining(&token))?,
             None => may_rejoin_as(context, self.new_credential).await?,
         };
         let request = v1::JoinRequest {
@@ -126,7 +126,7 @@ impl Join {
 /// session.
 async fn may_rejoin_as(context: &ContextArgs, is_replaced: bool) -> Result<Caller, Failure> {
     const JOIN_ANOTHER: &str = "To join with another identity, give a join string: teamwire join -";
-    let caller = context.caller()?;
+    let caller = context.caller(Who::Current)?;
     let (Some(member), Some(team)) = (&caller.member, &caller.team) else {
         return Err(Failure::usage(format!("You have no identity to join again with. {JOIN_ANOTHER}")));
     };

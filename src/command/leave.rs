@@ -5,7 +5,7 @@ use teamwire_client::v1;
 
 use super::{Output, confirm::Confirm, successor};
 use crate::{
-    context::{Caller, ContextArgs, is_within_runner},
+    context::{Caller, ContextArgs, Who, is_within_runner},
     failure::Failure,
     show,
 };
@@ -35,7 +35,7 @@ pub(super) struct Leave {
 
 impl Leave {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let member = caller.member()?;
         match &self.hand_over_to {
             Some(successor)

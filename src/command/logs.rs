@@ -9,7 +9,7 @@ use super::{
     waiting::{goes_on, last_sequence},
 };
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::Failure,
     show,
 };
@@ -39,7 +39,7 @@ pub(super) struct Logs {
 
 impl Logs {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         // Before the lines, so that no change is missed between them and the history.
         let changes = if self.follow { Some(self.changes(&caller).await?) } else { None };
         let request = v1::ListActivityRequest { member: self.member.clone(), ..v1::ListActivityRequest::default() };

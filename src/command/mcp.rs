@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::team;
 use crate::{
-    context::{Caller, ContextArgs, is_within_runner},
+    context::{Caller, ContextArgs, Who, is_within_runner},
     failure::Failure,
 };
 
@@ -56,7 +56,7 @@ impl Mcp {
 }
 
 fn member(context: &ContextArgs) -> Result<Caller, Failure> {
-    let caller = context.pinned_caller()?;
+    let caller = context.caller(Who::Pinned)?;
     caller.member()?;
     Ok(caller)
 }
@@ -87,7 +87,7 @@ fn teamless(context: &ContextArgs, failure: &Failure) -> TeamlessServer {
         Failure::NotAMember => "You are in no team yet.".to_owned(),
         other => format!("You are in no team. {}", other.message()),
     };
-    if context.operator().is_err() {
+    if context.caller(Who::Operator).is_err() {
         return TeamlessServer::new(why, None);
     }
     let context = context.clone();
@@ -108,5 +108,5 @@ async fn create(context: &ContextArgs, name: &str, description: &str) -> Result<
         )));
     }
     let (_, credential) = team::create(context, name, lead, description, String::new()).await?;
-    server(context, context.caller_with_saved(&credential)?)
+    server(context, context.caller(Who::SavedWith(&credential))?)
 }

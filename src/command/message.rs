@@ -4,7 +4,11 @@ use clap::{Args, Subcommand};
 use teamwire_client::v1;
 
 use super::{Output, id};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 /// Show a message and what happened to it
 #[derive(Debug, Subcommand)]
@@ -33,7 +37,7 @@ impl Message {
 
 impl Show {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let message_id = id::message(&caller, &self.id, id::Last::SentOrReceived).await?;
         let request = v1::GetMessageRequest { message_id, ..v1::GetMessageRequest::default() };
         let reply = caller.client.get_message(request).await?;

@@ -6,7 +6,7 @@ use teamwire_proto::v1::NoticeLevel;
 
 use super::{Output, id::is_named};
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::Failure,
     show,
 };
@@ -52,7 +52,7 @@ impl From<Level> for NoticeLevel {
 
 impl Notices {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         if self.of.is_none() {
             caller.member()?;
         }

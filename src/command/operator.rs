@@ -17,7 +17,7 @@ use super::{
     serve::operator::{Former, new_credential, secret_in},
 };
 use crate::{
-    context::{ContextArgs, OPERATOR_FILE, Origin, refuse_shared, write_private},
+    context::{ContextArgs, OPERATOR_FILE, Who, refuse_shared, write_private},
     failure::{Failure, NOT_IN_TIME},
     show,
 };
@@ -128,7 +128,7 @@ impl Rotate {
 
 /// Waits until this machine's coordinator accepts a new credential.
 async fn accepted(context: &ContextArgs, new: &Credential) -> Result<Outcome, Failure> {
-    let client = context.caller_with(new.reveal(), Origin::Operator)?.client.with_team("").with_retry(Retry::none());
+    let client = context.caller(Who::OperatorWith(new))?.client.with_team("").with_retry(Retry::none());
     let began = Instant::now();
     loop {
         match client.get_caller(v1::GetCallerRequest::default()).await {

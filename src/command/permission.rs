@@ -7,7 +7,11 @@ use teamwire_client::{
 };
 
 use super::{Output, answer, id, made_request::MadeRequest, shutdown::parse_deadline, waiting::Wait};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 /// Ask for permission to use a tool, or answer such a request
 #[derive(Debug, Subcommand)]
@@ -80,7 +84,7 @@ impl Permission {
 
 impl Request {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let detail = if self.detail.is_empty() { String::new() } else { super::text(&self.detail)? };
         let mut request =
             message::permission_request(self.approver.as_str(), self.tool.as_str(), self.summary.as_str(), detail);
@@ -95,7 +99,7 @@ impl Request {
 
 impl Withdraw {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request_id = id::request_to_withdraw(&caller, &self.request_id).await?;
         let request = caller.client.withdraw_request(&request_id).await?;
         if self.output.json {

@@ -4,7 +4,10 @@ use clap::{Args, Subcommand};
 use teamwire_client::{message, v1::RequestKind};
 
 use super::{Output, answer, made_request::MadeRequest, waiting::Wait};
-use crate::{context::ContextArgs, failure::Failure};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+};
 
 /// Submit a plan, or answer one
 #[derive(Debug, Subcommand)]
@@ -53,7 +56,7 @@ impl Plan {
 
 impl Submit {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let plan = super::text(&self.plan)?;
         let summary = self.summary.clone().unwrap_or_else(|| super::summary_of(&plan));
         let reply = caller.client.send(message::plan_approval_request(plan, summary)).await?;

@@ -9,7 +9,7 @@ use super::{
     waiting::{self, Wait},
 };
 use crate::{
-    context::ContextArgs,
+    context::{ContextArgs, Who},
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
     show,
 };
@@ -64,7 +64,7 @@ impl From<StateFilter> for RequestState {
 
 impl Requests {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let Some(typed) = &self.request_id else {
             let request = v1::ListRequestsRequest {
                 state: self.state.map_or(RequestState::Unspecified, RequestState::from).into(),

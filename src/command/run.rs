@@ -11,7 +11,7 @@ use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
 use super::{approver, confirm::Confirm, join::Attributes, join_string};
 use crate::{
-    context::{Caller, ContextArgs, has_ended, identity, is_within_runner, may_rejoin},
+    context::{Caller, ContextArgs, Who, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
     show,
     stable_path::stable_path,
@@ -377,7 +377,7 @@ impl Run {
     async fn entry(&self, context: &ContextArgs, name: &str) -> Result<Caller, Failure> {
         if let Some(text) = join_string(self.join.as_deref(), self.join_file.as_deref())? {
             // A restarted runner has used its token already, so it rejoins with the identity that it saved.
-            let joining = context.caller_for_join(&text)?;
+            let joining = context.caller(Who::Joining(&text))?;
             if let Some(kept) = self.kept(context, name, joining.team.as_deref(), Some(&joining)).await?
                 && kept.address == joining.address
             {
@@ -391,7 +391,7 @@ impl Run {
         if self.approver.eq_ignore_ascii_case(name) {
             return Err(Failure::usage("No member permits itself anything: name another member with --approver."));
         }
-        let caller = context.caller();
+        let caller = context.caller(Who::Current);
         let team = caller.as_ref().ok().and_then(|caller| caller.team.clone());
         let known = match &caller {
             Ok(caller) if caller.is(name) => Some(caller.clone()),
@@ -422,7 +422,7 @@ impl Run {
             return Ok(None);
         }
         let Some(kept) = context.identity_to_run(name, team)? else { return Ok(None) };
-        let caller = match (context.caller_again(&kept, joining), joining) {
+        let caller = match (context.caller(Who::Again(&kept, joining)), joining) {
             (Ok(caller), _) => caller,
             // It belongs to another coordinator.
             (Err(_), Some(_)) => return Ok(None),
@@ -451,7 +451,7 @@ fn say(text: impl Display) {
 async fn way_back(context: &ContextArgs, own: Option<KeptIdentity>) -> Option<String> {
     let own = own?;
     let now = context.saved_identity(&own.member, Some(&own.team)).ok()??;
-    let client = context.caller_of(&now).ok()?.client.with_retry(Retry::none());
+    let client = context.caller(Who::Saved(&now)).ok()?.client.with_retry(Retry::none());
     match client.get_team(v1::GetTeamRequest::default()).await {
         Err(error) if has_ended(&error) => {
             context.forget(&[now]).ok()?;

@@ -11,7 +11,7 @@ use super::{
     waiting::{Wait, last_sequence, progress_of, refuse_gone, wait_for},
 };
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, NOT_IN_TIME, OUTCOME_UNKNOWN},
     show,
 };
@@ -77,7 +77,7 @@ impl Send {
         if let Some(key) = &self.idempotency_key {
             request.idempotency_key.clone_from(key);
         }
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         if let Some(typed) = &self.in_reply_to {
             request.in_reply_to = super::id::message(&caller, typed, super::id::Last::ToReplyTo).await?;
         }

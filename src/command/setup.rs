@@ -18,7 +18,7 @@ use tempfile::NamedTempFile;
 
 use super::confirm::Confirm;
 use crate::{
-    context::{ContextArgs, refuse_within_runner},
+    context::{ContextArgs, Who, refuse_within_runner},
     failure::{Failure, REFUSED},
     show,
     stable_path::stable_path,
@@ -259,7 +259,7 @@ fn binary() -> Result<String, Failure> {
 
 /// Returns the flags with which a program's session finds the identity, whatever its environment.
 fn flags(context: &ContextArgs) -> Result<Vec<String>, Failure> {
-    let caller = context.pinned_caller()?;
+    let caller = context.caller(Who::Pinned)?;
     let member = caller.member()?;
     let team = caller.team.as_deref().unwrap_or_default();
     let saved = context.saved_identity(member, Some(team))?;

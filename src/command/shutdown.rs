@@ -15,7 +15,7 @@ use super::{
     waiting::{self, wait_for},
 };
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, LOST, NOT_IN_TIME, REJECTED, UNANSWERED},
     show,
 };
@@ -62,7 +62,7 @@ pub(super) fn parse_deadline(text: &str) -> Result<u32, String> {
 
 impl Shutdown {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         if self.force {
             return self.force(&caller).await;
         }

@@ -12,7 +12,7 @@ use super::{
     waiting::{self, Wait},
 };
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, INTERRUPTED, NOT_IN_TIME, REJECTED, UNANSWERED},
     show,
 };
@@ -94,7 +94,7 @@ impl From<Restart> for RestartPolicy {
 impl Spawn {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let request = self.request()?;
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let reply = caller.client.spawn(request).await?;
         let order = reply.request.as_ref().ok_or_else(show::incomplete)?;
         // From here on, Ctrl-C ends the wait, not the process.

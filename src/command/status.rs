@@ -6,7 +6,7 @@ use teamwire_proto::v1::{Finding, FindingClass, Severity, team_item::Item};
 
 use super::Output;
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::Failure,
     show,
 };
@@ -30,7 +30,7 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         if self.follow {
             return self.follow(&caller).await;
         }

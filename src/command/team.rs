@@ -5,7 +5,7 @@ use teamwire_client::v1;
 
 use super::{Output, confirm::Confirm, successor};
 use crate::{
-    context::{ContextArgs, identity},
+    context::{ContextArgs, Who, identity},
     failure::Failure,
     show,
 };
@@ -124,7 +124,8 @@ pub(super) async fn create(
     description: &str,
     idempotency_key: String,
 ) -> Result<(v1::Team, String), Failure> {
-    let operator = context.operator().or_else(|failure| context.caller().map_err(|_| failure))?;
+    let operator =
+        context.caller(Who::Operator).or_else(|failure| context.caller(Who::Current).map_err(|_| failure))?;
     let request = v1::CreateTeamRequest {
         name: name.to_owned(),
         description: description.to_owned(),
@@ -143,7 +144,7 @@ pub(super) async fn create(
 
 impl List {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.named_or_operator().or_else(|_| context.caller())?;
+        let caller = context.caller(Who::NamedOrOperator).or_else(|_| context.caller(Who::Current))?;
         let teams = caller.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await?.teams;
         if self.output.json {
             teams.iter().for_each(|team| show::line(&show::json("Team", team)));
@@ -164,8 +165,8 @@ impl List {
 impl Show {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = match &self.name {
-            Some(team) => context.caller_in(team)?,
-            None => context.caller()?,
+            Some(team) => context.caller(Who::In(team))?,
+            None => context.caller(Who::Current)?,
         };
         super::status::show(&caller, self.name.as_deref(), self.output).await
     }
@@ -175,7 +176,7 @@ impl Delete {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = match &self.name {
             Some(team) => context.caller_leading(team).await?,
-            None => context.caller()?,
+            None => context.caller(Who::Current)?,
         };
         let team = self.name.clone().or(caller.team.clone()).unwrap_or_default();
         let found = caller.client.get_team(v1::GetTeamRequest { team }).await?.team.ok_or_else(show::incomplete)?;
@@ -195,7 +196,7 @@ impl Delete {
 
 impl Lead {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         successor::confirm(&caller, &self.member, self.confirm).await?;
         let request = v1::SetLeadRequest { member: self.member.clone(), ..v1::SetLeadRequest::default() };
         let team = caller.client.set_lead(request).await?.team.ok_or_else(show::incomplete)?;

@@ -2,7 +2,7 @@
 
 use teamwire_client::{Error, KeptIdentity, Reason, Retry, v1};
 
-use super::{Caller, ContextArgs};
+use super::{Caller, ContextArgs, Who};
 use crate::failure::{Failure, REFUSED};
 
 /// The metadata key of a refusal that says that the credential of an ended life may still join.
@@ -33,7 +33,7 @@ impl ContextArgs {
             Failure::NotAMember => None,
             _ => return failure,
         };
-        let Ok(caller) = self.caller() else { return failure };
+        let Ok(caller) = self.caller(Who::Current) else { return failure };
         let Some((error, refusal)) = refused else {
             return self.without_member(&caller).await.unwrap_or(failure);
         };

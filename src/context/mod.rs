@@ -5,6 +5,7 @@
 //! program that a runner started, only the runner's member may be used.
 
 mod advice;
+mod caller;
 mod endpoint;
 mod identities;
 mod operator;
@@ -12,23 +13,21 @@ mod private_file;
 mod runner;
 mod waiting;
 
-use std::{fs, io, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf};
 
 use clap::Args;
-use teamwire_client::{Client, KeptIdentity, Pem, Retry, state_directory, v1};
-use teamwire_proto::{credential::Credential, join_string::JoinString};
+use teamwire_client::{Client, Pem, state_directory};
 
+use self::caller::Origin;
 pub(crate) use self::{
     advice::{has_ended, may_rejoin},
+    caller::{Caller, Who},
     endpoint::socket_path,
     identities::identity,
     private_file::{make_private_directory, refuse_shared, try_lock, write_private, write_public},
     runner::{is_within_runner, refuse_within_runner},
 };
-use crate::failure::{Failure, NOT_PERMITTED};
-
-/// How long commands retry a call unless `--timeout` says otherwise.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
+use crate::failure::Failure;
 
 /// The state directory's file with the operator's credential.
 pub(crate) const OPERATOR_FILE: &str = "operator.credential";
@@ -105,59 +104,6 @@ pub(crate) struct ContextArgs {
     pub is_quiet: bool,
 }
 
-/// Where a credential came from, which decides the address and TLS options to use with it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Origin<'a> {
-    /// A flag or the environment: no address comes with it.
-    Bare,
-    /// The state directory of this machine's coordinator, which also has its address.
-    Operator,
-    /// A join string. Its address outranks the environment.
-    JoinString(&'a JoinString),
-    /// An identity saved in the context file. The environment outranks its address.
-    Saved(&'a KeptIdentity),
-    /// A saved identity at an address that the user has named, with a join string.
-    Named(&'a KeptIdentity),
-}
-
-/// A resolved caller: its identity and a client that uses it.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub client: Client,
-    /// The coordinator's address.
-    pub address: String,
-    pub credential: String,
-    /// The member's name; `None` for the operator and for observers.
-    pub member: Option<String>,
-    /// The team; `None` for the operator without --team.
-    pub team: Option<String>,
-}
-
-impl Caller {
-    /// Returns whether `name` is the caller's own, ignoring case.
-    pub(crate) fn is(&self, name: &str) -> bool {
-        self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
-    }
-
-    /// Returns a member of the caller's team, by its name or NAME@TEAM.
-    pub(crate) async fn find_member(&self, who: &str) -> Result<Option<v1::Member>, Failure> {
-        let name = who.split_once('@').map_or(who, |(name, _)| name);
-        Ok(self.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
-    }
-
-    /// Returns the caller with this team as the one that its calls are about.
-    pub(crate) fn in_team(mut self, team: &str) -> Self {
-        self.client = self.client.with_team(team);
-        self.team = Some(team.to_owned());
-        self
-    }
-
-    /// Returns the member's name. Fails if the caller is not a member.
-    pub(crate) fn member(&self) -> Result<&str, Failure> {
-        self.member.as_deref().ok_or(Failure::NotAMember)
-    }
-}
-
 impl ContextArgs {
     /// Reads the file that --credential-file names, which outranks the environment.
     pub(crate) fn read_credential_file(&mut self) -> Result<(), String> {
@@ -168,210 +114,15 @@ impl ContextArgs {
         Ok(())
     }
 
-    /// Resolves the caller: the given credential, else the chosen or current identity, else the operator, else the only
-    /// saved identity, else the only one of a runner. With --team, considers no identity of another team.
-    ///
-    /// Fails if there is no identity, or if several are saved and none is chosen.
-    pub(crate) fn caller(&self) -> Result<Caller, Failure> {
-        self.check_within_runner()?;
-        if let Some(credential) = &self.credential {
-            return self.caller_with(credential.clone(), Origin::Bare);
-        }
-        if self.who.as_deref() == Some("operator") {
-            return self.operator();
-        }
-        let (who, team) = (self.who.as_deref(), self.team.as_deref());
-        let (file, runs) = (self.load()?, self.load_runs()?);
-        let chosen = match (file.choose(who, team), who) {
-            // Only an explicit choice selects a runner's identity.
-            (Err(error), Some(_)) => runs.choose(who, team).map_err(|_| error)?,
-            (chosen, _) => chosen?,
-        };
-        if let Some(identity) = chosen {
-            return self.caller_of(identity);
-        }
-        let failure = match self.operator() {
-            Ok(operator) => return Ok(operator),
-            Err(failure) => failure,
-        };
-        let of_team = |identity: &&KeptIdentity| team.is_none_or(|team| identity.team.eq_ignore_ascii_case(team));
-        for known in [&file, &runs] {
-            match known.identities.iter().filter(of_team).collect::<Vec<_>>().as_slice() {
-                [] => {}
-                [only] => return self.caller_of(only),
-                _ => {
-                    return Err(Failure::usage(format!(
-                        "There are several identities. Choose one with --as WHO or `teamwire use WHO`: {}.",
-                        known.names()
-                    )));
-                }
-            }
-        }
-        Err(match team {
-            Some(team) if !file.identities.is_empty() => Failure::with_code(
-                NOT_PERMITTED,
-                format!(
-                    "You have no identity in team {team}, and there is no operator's credential on this machine. You are: {}. To \
-                     join the team, ask its lead for a join string.",
-                    file.names()
-                ),
-            ),
-            _ => failure,
-        })
-    }
-
-    /// Returns the caller, and fails if it is not the identity that --as names: a credential in the environment would
-    /// outrank that.
-    pub(crate) fn pinned_caller(&self) -> Result<Caller, Failure> {
-        let caller = self.caller()?;
-        let (member, team) = (caller.member.as_deref().unwrap_or_default(), caller.team.as_deref());
-        let (named, of) = self
-            .who
-            .as_deref()
-            .map_or((member, None), |who| who.split_once('@').map_or((who, None), |(named, of)| (named, Some(of))));
-        let is_of = |of: &str| team.is_some_and(|team| team.eq_ignore_ascii_case(of));
-        if named.eq_ignore_ascii_case(member) && of.is_none_or(is_of) {
-            return Ok(caller);
-        }
-        Err(Failure::with_code(
-            NOT_PERMITTED,
-            format!(
-                "--as names {}, and the credential in the environment is that of {member}@{}. Unset TEAMWIRE_CREDENTIAL.",
-                self.who.as_deref().unwrap_or_default(),
-                team.unwrap_or_default()
-            ),
-        ))
-    }
-
     /// Returns the name that --as gives, and the team with it.
     pub(crate) fn named(&self) -> Option<(&str, Option<&str>)> {
         let who = self.who.as_deref()?;
         Some(who.split_once('@').map_or((who, self.team.as_deref()), |(named, of)| (named, Some(of))))
     }
 
-    /// Returns the caller with a credential that an identity was saved with.
-    pub(crate) fn caller_with_saved(&self, credential: &str) -> Result<Caller, Failure> {
-        let file = self.load()?;
-        let saved = file.identities.iter().find(|identity| identity.credential == credential);
-        self.caller_of(saved.ok_or(Failure::NotAMember)?)
-    }
-
     /// Returns the directory in which the hooks of agent programs keep their state.
     pub(crate) fn hooks_directory(&self) -> Result<PathBuf, Failure> {
         Ok(self.state_dir()?.join(HOOKS_DIRECTORY))
-    }
-
-    /// Returns the caller that is, or may act as, the lead of a team: the lead's own identity if it is saved here, else
-    /// the operator, else any identity of the team. A credential or identity that was chosen explicitly takes
-    /// precedence.
-    pub(crate) async fn caller_leading(&self, team: &str) -> Result<Caller, Failure> {
-        self.check_within_runner()?;
-        let own = match (&self.credential, &self.who) {
-            (None, None) => self.load()?,
-            _ => return self.caller(),
-        };
-        let own = own.in_team(team);
-        for identity in &own {
-            let caller = self.caller_of(identity)?;
-            if let Ok(reply) = caller.client.get_team(v1::GetTeamRequest::default()).await {
-                let lead = reply.team.unwrap_or_default().lead;
-                match own.iter().find(|identity| identity.is(&lead, Some(team))) {
-                    Some(lead) => return self.caller_of(lead),
-                    None => break,
-                }
-            }
-        }
-        match (self.operator(), own.as_slice()) {
-            (Ok(operator), _) => Ok(operator),
-            (Err(_), [any, ..]) => self.caller_of(any),
-            (Err(_), []) => self.caller(),
-        }
-    }
-
-    /// Returns the caller for reading a team: an identity in it, else the operator, else the current identity.
-    pub(crate) fn caller_in(&self, team: &str) -> Result<Caller, Failure> {
-        self.check_within_runner()?;
-        if self.credential.is_some() || self.who.is_some() {
-            return self.caller();
-        }
-        match (self.load()?.in_team(team).as_slice(), self.operator()) {
-            ([first, ..], _) => self.caller_of(first),
-            ([], Ok(operator)) => Ok(operator),
-            ([], Err(_)) => self.caller(),
-        }
-    }
-
-    /// Returns the caller with a saved identity.
-    pub(crate) fn caller_of(&self, identity: &KeptIdentity) -> Result<Caller, Failure> {
-        self.caller_with(identity.credential.clone(), Origin::Saved(identity))
-    }
-
-    /// Returns the caller with a saved identity, to continue it where a join string leads. `joining`: who would join by
-    /// that.
-    pub(crate) fn caller_again(&self, identity: &KeptIdentity, joining: Option<&Caller>) -> Result<Caller, Failure> {
-        let is_named = joining.is_some_and(|joining| joining.address == identity.address);
-        let origin = if is_named { Origin::Named(identity) } else { Origin::Saved(identity) };
-        self.caller_with(identity.credential.clone(), origin)
-    }
-
-    /// Returns the operator of this machine's coordinator.
-    ///
-    /// A given credential takes precedence: an agent that acts for a member must not become the operator because it
-    /// runs on the same machine.
-    pub(crate) fn operator(&self) -> Result<Caller, Failure> {
-        self.check_within_runner()?;
-        if let Some(credential) = &self.credential {
-            return self.caller_with(credential.clone(), Origin::Bare);
-        }
-        let state_dir = self.state_dir()?;
-        let path = state_dir.join(OPERATOR_FILE);
-        if path.exists() {
-            refuse_shared(&state_dir)?;
-            refuse_shared(&path)?;
-        }
-        let credential = fs::read_to_string(&path).map_err(|error| {
-            let message = match error.kind() {
-                io::ErrorKind::NotFound => format!(
-                    "No identity is saved on this machine, and there is no operator's credential at {}. Start a team \
-                     with `teamwire up` or a coordinator with `teamwire serve`, join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL.",
-                    path.display()
-                ),
-                _ => format!("Cannot read {}: {error}", path.display()),
-            };
-            Failure::with_code(NOT_PERMITTED, message)
-        })?;
-        self.caller_with(credential.trim().to_owned(), Origin::Operator)
-    }
-
-    /// Returns the caller that is about to join, from a join string, a bare join token or a member's credential.
-    pub(crate) fn caller_for_join(&self, text: &str) -> Result<Caller, Failure> {
-        if let Ok(Credential::Member { .. }) = Credential::parse(text.trim()) {
-            return self.caller_with(text.trim().to_owned(), Origin::Bare);
-        }
-        let join_string = JoinString::parse(text)?;
-        self.caller_with(join_string.token().reveal(), Origin::JoinString(&join_string))
-    }
-
-    /// Returns the caller that a credential belongs to.
-    pub(crate) fn caller_with(&self, credential: String, origin: Origin<'_>) -> Result<Caller, Failure> {
-        let parsed = Credential::parse(&credential)?;
-        let own_team = parsed.team().map(ToString::to_string);
-        let member = match &parsed {
-            Credential::Member { member, .. } => Some(member.to_string()),
-            _ => None,
-        };
-        let (address, tls) = self.endpoint(origin)?;
-        self.check_proof(origin, &address)?;
-        let team = self.team.clone().or(own_team);
-        let mut client = Client::connect_with(&address, tls)?
-            .with_credential(&credential)?
-            .with_retry(Retry::within(self.timeout.map_or(TIMEOUT_DEFAULT, Duration::from_secs)))
-            .with_wait_observer(waiting::observer(self.timeout.is_some(), self.is_quiet));
-        if let Some(team) = &team {
-            client = client.with_team(team.clone());
-        }
-        let address = client.address().to_owned();
-        Ok(Caller { client, address, credential, member, team })
     }
 
     /// Returns a client without a credential, for calls that need none.

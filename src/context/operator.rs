@@ -2,15 +2,10 @@
 
 use teamwire_proto::credential::Credential;
 
-use super::{Caller, ContextArgs};
+use super::ContextArgs;
 use crate::failure::{Failure, NOT_PERMITTED};
 
 impl ContextArgs {
-    /// Returns the identity that --as names, else the operator of this machine's coordinator.
-    pub(crate) fn named_or_operator(&self) -> Result<Caller, Failure> {
-        if self.who.is_some() { self.caller() } else { self.operator() }
-    }
-
     /// Fails if the options or the environment name a caller other than the operator. `what`: what only the operator
     /// can do, as in "replace the operator's credential".
     ///

@@ -1,6 +1,7 @@
 //! Tests of the endpoint's precedence.
 
-use teamwire_client::TlsOptions;
+use teamwire_client::{KeptIdentity, TlsOptions};
+use teamwire_proto::join_string::JoinString;
 
 use super::*;
 

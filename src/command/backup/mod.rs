@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use self::{file::BackupFile, store::StoreArgs};
 use super::{Output, stop_on_signal::cancel_on_signal};
 use crate::{
-    context::ContextArgs,
+    context::{ContextArgs, Who},
     failure::{Failure, INTERRUPTED, REFUSED},
     show,
 };
@@ -82,7 +82,7 @@ async fn until<T>(stop: &CancellationToken, part: impl Future<Output = Result<T,
 
 /// Backs up the store of a coordinator.
 async fn from_coordinator(context: &ContextArgs, file: &mut BackupFile) -> Result<(), Failure> {
-    let mut frames = context.named_or_operator()?.client.backup().await?;
+    let mut frames = context.caller(Who::NamedOrOperator)?.client.backup().await?;
     while let Some(lines) = frames.next().await? {
         file.push(&lines)?;
     }

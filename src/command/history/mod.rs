@@ -8,7 +8,11 @@ use clap::Args;
 use teamwire_client::v1;
 
 use super::{Output, waiting::goes_on};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 /// Show or follow the team's history: messages, decisions, members and tasks
 ///
@@ -51,7 +55,7 @@ pub(super) struct History {
 
 impl History {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let own = caller.member.as_deref();
         let filter = v1::HistoryFilter {
             member: self.member.clone().unwrap_or_default(),

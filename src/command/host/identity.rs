@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     context::{
-        Caller, ContextArgs, identity, make_private_directory, may_rejoin, refuse_shared, try_lock, write_private,
+        Caller, ContextArgs, Who, identity, make_private_directory, may_rejoin, refuse_shared, try_lock, write_private,
     },
     failure::{Failure, NOT_PERMITTED, REFUSED},
     show,
@@ -52,7 +52,7 @@ impl HostDirectory {
     pub(super) fn open(context: &ContextArgs, join_string: Option<String>) -> Result<Self, Failure> {
         let hosts = context.state_dir()?.join(HOSTS);
         let joining = match join_string {
-            Some(text) => Some(context.caller_for_join(&text)?),
+            Some(text) => Some(context.caller(Who::Joining(&text))?),
             None => None,
         };
         let team = match joining.as_ref().and_then(|joining| joining.team.clone()) {
@@ -119,7 +119,7 @@ impl HostDirectory {
 
     /// Continues with the identity that the host has.
     async fn resume(&self, context: &ContextArgs, saved: Saved) -> Result<Client, Failure> {
-        let client = context.caller_again(&saved.identity, self.joining.as_ref())?.client;
+        let client = context.caller(Who::Again(&saved.identity, self.joining.as_ref()))?.client;
         if saved.joining.is_some() {
             return self.join(&client, saved).await;
         }

@@ -12,7 +12,11 @@ use teamwire_client::{Client, v1};
 use teamwire_proto::v1::{MemberState, RequestState, TaskStatus};
 
 use super::help::command;
-use crate::{command::Cli, context::Caller, show};
+use crate::{
+    command::Cli,
+    context::{Caller, Who},
+    show,
+};
 
 /// The environment variable by which the completion script asks for suggestions.
 pub(in crate::command) const VARIABLE: &str = "TEAMWIRE_COMPLETE";
@@ -89,8 +93,8 @@ impl Suggest {
             return Some(file.identities.iter().map(|known| (known.name(), known.address.clone())).collect());
         }
         let caller = match self {
-            Self::Teams => context.operator().or_else(|_| context.caller()).ok()?,
-            _ => context.caller().ok()?,
+            Self::Teams => context.caller(Who::Operator).or_else(|_| context.caller(Who::Current)).ok()?,
+            _ => context.caller(Who::Current).ok()?,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
         let found = runtime.block_on(async { tokio::time::timeout(PATIENCE, self.ask(&caller)).await });

@@ -8,7 +8,7 @@ use teamwire_client::v1;
 use super::{Output, get, optional_text, report, report_unblocked, task_number};
 use crate::{
     command::waiting::{Wait, wait_for},
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, NOT_IN_TIME},
     show,
 };
@@ -74,7 +74,7 @@ pub(super) struct ClaimArgs {
 
 impl Claim {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let claim = caller.client.claim_task(self.id).await?.claim.ok_or_else(show::incomplete)?;
         report_claim(self.output, &claim);
         Ok(())
@@ -83,7 +83,7 @@ impl Claim {
 
 impl Next {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let Wait(patience) = self.wait.unwrap_or(Wait(Duration::ZERO));
         let status = async || Some("No task is ready".to_owned());
         match wait_for(patience, status, caller.client.claim_next_task(patience)).await? {
@@ -101,7 +101,7 @@ impl Next {
 
 impl Complete {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::CompleteTaskRequest {
             task_id: self.claim.id,
             claim_token: self.claim.token(&caller).await?,
@@ -121,7 +121,7 @@ impl Complete {
 
 impl Release {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::ReleaseTaskRequest {
             task_id: self.claim.id,
             claim_token: self.claim.token(&caller).await?,

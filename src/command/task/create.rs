@@ -6,7 +6,11 @@ use clap::Args;
 use teamwire_client::v1;
 
 use super::{Output, optional_text, pair, report, task_number};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 #[derive(Args, Debug)]
 #[command(
@@ -36,7 +40,7 @@ pub(crate) struct Create {
 
 impl Create {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::CreateTaskRequest {
             subject: self.subject.clone(),
             description: optional_text(self.description.as_deref())?.unwrap_or_default(),

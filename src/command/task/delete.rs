@@ -4,7 +4,11 @@ use clap::Args;
 use teamwire_client::v1;
 
 use super::{Output, report_unblocked, task_number};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task delete 7")]
@@ -18,7 +22,7 @@ pub(crate) struct Delete {
 
 impl Delete {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::DeleteTaskRequest { task_id: self.id, ..v1::DeleteTaskRequest::default() };
         let reply = caller.client.delete_task(request).await?;
         if self.output.json {

@@ -9,7 +9,7 @@ use teamwire_proto::{
 
 use super::Output;
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::Failure,
     show,
 };
@@ -54,7 +54,7 @@ impl From<Status> for TaskStatus {
 
 impl List {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         if self.follow {
             return self.follow(&caller).await;
         }

@@ -3,7 +3,11 @@
 use clap::Args;
 
 use super::{Output, get, task_number};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task show 7")]
@@ -17,7 +21,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let reply = get(&caller, self.id).await?;
         if self.output.json {
             show::line(&show::json("GetTaskResponse", &reply));

@@ -4,7 +4,11 @@ use clap::Args;
 use teamwire_client::v1;
 
 use super::{Output, optional_text, pair, report, task_number};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, Who},
+    failure::Failure,
+    show,
+};
 
 #[derive(Args, Debug)]
 #[command(
@@ -50,7 +54,7 @@ pub(crate) struct Update {
 
 impl Update {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.caller(Who::Current)?;
         let request = v1::UpdateTaskRequest {
             task_id: self.id,
             expected_version: self.if_version,

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     command::{shown, team},
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, NOT_IN_TIME, REFUSED, REJECTED, UNANSWERED},
     show,
 };
@@ -133,7 +133,7 @@ impl Run<'_> {
         self.records.put_team(&file.name, &TeamRecord { created: true, creating: None, ..record })?;
         let text = format!("Created team {}. You are its lead, {}.", created.name, created.lead);
         self.report.line("team", &created.name, Outcome::Done, &text);
-        Ok(self.context.caller_with_saved(&credential)?.in_team(&created.name))
+        Ok(self.context.caller(Who::SavedWith(&credential))?.in_team(&created.name))
     }
 
     async fn start_host(&self, caller: &Caller) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ use super::{
     records::{CoordinatorRecord, Records},
 };
 use crate::{
-    context::{ADDRESS_FILE, Caller, ContextArgs, OPERATOR_FILE},
+    context::{ADDRESS_FILE, Caller, ContextArgs, OPERATOR_FILE, Who},
     failure::Failure,
 };
 
@@ -109,7 +109,7 @@ pub(super) async fn start(
     let mut started = start.await?;
     let serving = started.ready(async |_: &Background| {
         fs::metadata(&address_file).ok()?;
-        let operator = context.operator().ok()?;
+        let operator = context.caller(Who::Operator).ok()?;
         let is_serving = operator.client.with_retry(Retry::none()).is_serving("").await;
         is_serving.is_ok_and(|is_serving| is_serving).then_some(operator.address)
     });
