@@ -1,13 +1,18 @@
 //! Files and directories that only their owner can access.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
     io::Write as _,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
+use tempfile::Builder;
+
 use crate::failure::{Failure, NOT_PERMITTED};
+
+/// How the name of a file ends that is being written.
+const UNFINISHED: &str = ".new";
 
 /// Creates a directory that only its owner can access, and the directories above it that are missing, unless it exists.
 pub(crate) fn make_private_directory(path: &Path) -> Result<(), Failure> {
@@ -30,16 +35,43 @@ pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write_file(path, bytes, 0o644)
 }
 
+/// Removes a file, and what processes that were killed while they wrote it have left.
+pub(crate) fn remove_file(path: &Path) {
+    let _ = fs::remove_file(path);
+    remove_unfinished(path);
+}
+
 fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    remove_unfinished(path);
+    let mut file =
+        Builder::new().prefix(&unfinished_prefix(path)).suffix(UNFINISHED).tempfile_in(directory_of(path))?;
     file.write_all(bytes)?;
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| Failure::local(&format!("Cannot write {}", path.display()), error))?;
     // Without this, a power failure could bring the old file back.
-    File::open(directory)?.sync_all()?;
+    File::open(directory_of(path))?.sync_all()?;
     Ok(())
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns how the names of unfinished copies of a file begin. They end with [`UNFINISHED`].
+fn unfinished_prefix(path: &Path) -> String {
+    format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+fn remove_unfinished(path: &Path) {
+    let prefix = unfinished_prefix(path);
+    for entry in fs::read_dir(directory_of(path)).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&prefix) && name.ends_with(UNFINISHED) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Locks a file until the returned one is dropped. Creates it if it is missing. `None` if another process holds the

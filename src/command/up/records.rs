@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use teamwire_agents::Pid;
 
 use crate::{
-    context::{ContextArgs, make_private_directory, refuse_shared, try_lock, write_private},
+    context::{ContextArgs, make_private_directory, refuse_shared, remove_file, try_lock, write_private},
     failure::{Failure, REFUSED},
 };
 
@@ -82,7 +82,7 @@ impl Records {
     }
 
     pub(in crate::command) fn remove_coordinator(&self) {
-        let _ = fs::remove_file(self.coordinator_path());
+        remove_file(&self.coordinator_path());
     }
 
     fn coordinator_path(&self) -> PathBuf {

@@ -21,9 +21,12 @@ pub(super) async fn read(caller: &Caller, team: v1::Team, record: Option<&TeamRe
         tasks: client.list_all_tasks(v1::ListTasksRequest::default(), usize::MAX).await?.tasks,
         orders: client.list_all_requests(orders, usize::MAX).await?.requests,
     };
-    // A host that was killed keeps its lease for some time.
-    if record.and_then(|record| record.host.as_ref()).is_some_and(|process| !process.is_alive()) {
-        found.hosts.iter_mut().filter(|host| is_same(&host.name, LOCAL)).for_each(|host| host.lease_left = None);
+    if let Some(process) = record.and_then(|record| record.host.as_ref()) {
+        // A host that was killed keeps its lease for some time. One that has offered nothing yet was being started by an
+        // `up` that was killed.
+        let is_over =
+            |host: &&mut v1::Host| is_same(&host.name, LOCAL) && (!process.is_alive() || host.offer.is_none());
+        found.hosts.iter_mut().filter(is_over).for_each(|host| host.lease_left = None);
     }
     Ok(found)
 }
