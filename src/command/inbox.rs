@@ -150,9 +150,8 @@ impl Inbox {
                         delivery.ack();
                     }
                 }
-                // Each attempt to reconnect that fails is another loss.
-                Some(Ok(Event::Lost { detail })) if lost_at.is_none() => {
-                    lost_at = Some(Instant::now());
+                Some(Ok(Event::Lost { detail })) => {
+                    lost_at.get_or_insert_with(Instant::now);
                     note(&format!("Lost the coordinator ({}); reconnecting.", detail.trim_end_matches('.')));
                 }
                 Some(Ok(Event::Opened(_))) => {

@@ -184,6 +184,27 @@ fn new_certificates_are_loaded_at_run_time_and_open_connections_stay() {
     runtime().block_on(list(&before)).expect("as it began");
 }
 
+/// A runner that has lost its coordinator names the reason that lasts, and not only the first one.
+#[test]
+fn a_runner_says_why_it_cannot_come_back() {
+    let (old, new) = (Ca::new("an old CA"), Ca::new("a new CA"));
+    let files = Files::of(&old);
+    fs::write(files.path("old.pem"), old.pem()).unwrap();
+    let mut world = World::configured(&files.configuration(""));
+    world.create_team("acme");
+    let runner = world.run("bob", &["--ca", files.path("old.pem").to_str().unwrap()], "cat >/dev/null").ready();
+    world.coordinator.end();
+    files.replace(&new);
+    world.coordinator.restart();
+    runner.await_log("connection lost, reconnecting: its certificate comes from an authority that is not trusted here");
+    world.coordinator.end();
+    files.replace(&old);
+    world.coordinator.restart();
+    runner.await_log("connected again");
+    let said = runner.log();
+    assert_eq!(said.matches("not trusted here").count(), 1, "{said}");
+}
+
 #[test]
 fn unusable_certificates_leave_the_old_ones_in_force() {
     let _inside = runtime().enter();

@@ -111,8 +111,8 @@ impl<B: Backend> Host<B> {
                         link.has_opened = true;
                         tasks.spawn(offer(self.orders.clone(), self.found_ends().await));
                     }
-                    // Every attempt to reconnect that fails is another loss.
-                    Some(Ok(Event::Lost { detail })) if !std::mem::replace(&mut link.is_lost, true) => {
+                    Some(Ok(Event::Lost { detail })) => {
+                        link.is_lost = true;
                         self.say(&HostEvent::Disconnected { detail });
                     }
                     Some(Ok(Event::Delivery(delivery))) => self.carry_out(&mut tasks, *delivery),

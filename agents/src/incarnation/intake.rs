@@ -27,11 +27,8 @@ impl Incarnation<'_> {
                 None
             }
             Some(Ok(Event::Lost { detail })) => {
-                // Every attempt to reconnect that fails is another loss.
-                if self.lost_at.is_none() {
-                    self.lost_at = Some(Instant::now());
-                    self.tell(RunnerEvent::Disconnected { detail });
-                }
+                self.lost_at.get_or_insert_with(Instant::now);
+                self.tell(RunnerEvent::Disconnected { detail });
                 None
             }
             Some(Ok(Event::ShutdownApproved { request_id })) if request_id.is_empty() => {

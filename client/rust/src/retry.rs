@@ -114,7 +114,7 @@ impl Failure {
         if let Some(refusal) = Refusal::from_status(status) {
             return if refusal.reason.is_retryable() { Self::NotNow(refusal) } else { Self::Refused(refusal) };
         }
-        if let Some(error) = causes(status).find_map(|cause| cause.downcast_ref::<DialError>()) {
+        if let Some(error) = dial_error(status) {
             return if error.is_final() { Self::Insecure(error.to_string()) } else { Self::NotSent };
         }
         if causes(status).any(|cause| cause.is::<ConnectionEnded>()) {
@@ -166,7 +166,25 @@ impl Failure {
 
 /// Returns whether every coordinator refused the connection: nothing listens there.
 pub(crate) fn is_refused(status: &Status) -> bool {
-    causes(status).find_map(|cause| cause.downcast_ref::<DialError>()).is_some_and(DialError::is_refused)
+    dial_error(status).is_some_and(DialError::is_refused)
+}
+
+/// Returns whether no coordinator can be reached until a person changes something.
+pub(crate) fn is_lasting(status: &Status) -> bool {
+    dial_error(status).is_some_and(DialError::is_lasting)
+}
+
+/// Says why an attempt failed: the innermost cause of a status that was made here, since the outer ones only name the
+/// layer that failed.
+pub(crate) fn detail(status: &Status) -> String {
+    match dial_error(status) {
+        Some(error) => error.to_string(),
+        None => causes(status).last().map_or_else(|| status.message().to_owned(), ToString::to_string),
+    }
+}
+
+fn dial_error(status: &Status) -> Option<&DialError> {
+    causes(status).find_map(|cause| cause.downcast_ref::<DialError>())
 }
 
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
@@ -245,6 +263,8 @@ mod tests {
         let mut made_here = Status::internal("h2 protocol error");
         made_here.set_source(std::sync::Arc::new(std::io::Error::other("reset")));
         assert_eq!(Failure::of(&made_here), Failure::Broken);
+        assert_eq!(detail(&made_here), "reset");
+        assert_eq!(detail(&Status::internal("made there")), "made there");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tracing::{Instrument as _, Span};
 use super::{Client, Session};
 use crate::{
     Error,
-    retry::{Failure, is_refused},
+    retry::{self, Failure, is_refused},
 };
 
 /// How long one attempt of a call may take, besides the time that the coordinator is asked to wait.
@@ -168,7 +168,7 @@ impl Client {
     /// Returns the error of a call that is not retried. `may_have_changed`: an attempt may have been carried out.
     pub(crate) fn error(&self, call: Call, failure: Failure, may_have_changed: bool, status: Status) -> Error {
         let address = self.address.to_string();
-        let detail = status.message().to_owned();
+        let detail = retry::detail(&status);
         let unknown = |detail, reason| Error::OutcomeUnknown {
             call: call.name,
             is_once: call.effect == Effect::Once,

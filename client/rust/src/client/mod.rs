@@ -20,7 +20,7 @@ pub(crate) use self::{
 };
 use crate::{
     ConnectOptions, Error, Reason, Retry, TlsOptions, Waiting,
-    retry::{Failure, is_refused},
+    retry::{Failure, detail, is_refused},
     runner::check_within_runner,
     transport::{Link, Transport},
     waiting::WaitObserver,
@@ -197,7 +197,7 @@ impl Client {
         let Some(WaitObserver(observe)) = &self.wait_observer else { return false };
         let waiting = Waiting {
             address: &self.address,
-            detail: status.message(),
+            detail: &detail(status),
             is_absent: is_refused(status) && !self.transport.has_connected(),
             waited,
             delay,

@@ -48,7 +48,8 @@ pub struct SubscribeOptions {
 pub enum Event {
     /// A session has opened: the first one, or another one after a reconnect.
     Opened(v1::SessionOpened),
-    /// The session was lost. The subscription reconnects by itself.
+    /// The session was lost. The subscription reconnects by itself. Comes again if the reason changes to one that lasts
+    /// until a person changes something, such as an expired certificate.
     Lost {
         /// What went wrong, in words for a person.
         detail: String,
@@ -202,7 +203,7 @@ impl Client {
         let (inbox, acks) = (Arc::new(Inbox::default()), Acks::new(unacked_messages_max));
         self.session().send_modify(|session| session.is_reopening = true);
         let request = v1::StreamRequest { instance_id, unacked_messages_max, unacked_bytes_max, failed_sequences };
-        let reader = Reader { client: self.clone(), request, inbox: inbox.clone(), acks: acks.clone() };
+        let reader = Reader { client: self.clone(), request, inbox: inbox.clone(), acks: acks.clone(), told: None };
         let reading = async move {
             may_open.await;
             reader.run().await;

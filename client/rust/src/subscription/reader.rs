@@ -13,7 +13,7 @@ use super::{Acks, Closed, Delivery, Event, inbox::Inbox};
 use crate::{
     Client, Error,
     client::{Call, Session, messages},
-    retry::Failure,
+    retry::{self, Failure},
     transport::Link,
 };
 
@@ -33,9 +33,26 @@ enum Ending {
     /// The coordinator drains; another one accepts a session at once.
     Drained,
     /// By a fault of the connection or the coordinator.
-    Lost(String),
+    Lost(Loss),
     /// Nothing arrived in time; another coordinator may do better.
     Silent(String),
+}
+
+/// Why a session was lost.
+struct Loss {
+    detail: String,
+    /// It cannot be opened again until a person changes something.
+    is_lasting: bool,
+}
+
+impl Loss {
+    fn passing(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), is_lasting: false }
+    }
+
+    fn of(status: &Status) -> Self {
+        Self { detail: retry::detail(status), is_lasting: retry::is_lasting(status) }
+    }
 }
 
 pub(super) struct Reader {
@@ -43,6 +60,8 @@ pub(super) struct Reader {
     pub(super) request: v1::StreamRequest,
     pub(super) inbox: Arc<Inbox>,
     pub(super) acks: Acks,
+    /// What the application knows of the outage. `None` while there is none.
+    pub(super) told: Option<String>,
 }
 
 impl Reader {
@@ -55,7 +74,7 @@ impl Reader {
             if began.elapsed() >= SETTLED_AFTER {
                 delays.reset();
             }
-            let detail = match ending {
+            let loss = match ending {
                 Ending::ForGood(end) => {
                     self.client.session().send_modify(|session| session.is_reopening = false);
                     self.acks.hurry();
@@ -65,13 +84,22 @@ impl Reader {
                 }
                 Ending::Drained => {
                     delays.reset();
-                    "the coordinator is draining".to_owned()
+                    Loss::passing("the coordinator is draining")
                 }
-                Ending::Lost(detail) | Ending::Silent(detail) => detail,
+                Ending::Lost(loss) => loss,
+                Ending::Silent(detail) => Loss::passing(detail),
             };
             self.client.session().send_modify(|session| session.is_reopening = true);
-            self.inbox.lost(detail);
+            self.tell(loss);
             sleep(delays.next()).await;
+        }
+    }
+
+    /// Tells the application of an outage, and of a later reason why it lasts. It need not hear of each failed attempt.
+    fn tell(&mut self, loss: Loss) {
+        if self.told.as_ref().is_none_or(|told| loss.is_lasting && *told != loss.detail) {
+            self.told = Some(loss.detail.clone());
+            self.inbox.lost(loss.detail);
         }
     }
 
@@ -103,7 +131,7 @@ impl Reader {
         loop {
             let frame = match timeout(silence_max, stream.message()).await {
                 Ok(Ok(Some(response))) => response.frame,
-                Ok(Ok(None)) => return Ending::Lost("the stream ended without a reason".to_owned()),
+                Ok(Ok(None)) => return Ending::Lost(Loss::passing("the stream ended without a reason")),
                 Ok(Err(status)) => return self.failed(link, status),
                 Err(_) => return Ending::Silent(format!("nothing arrived for {silence_max:?}")),
             };
@@ -112,6 +140,7 @@ impl Reader {
                     let interval = opened.heartbeat_interval.and_then(duration::from_proto).unwrap_or_default();
                     silence_max = interval.saturating_mul(HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
                     self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
+                    self.told = None;
                     self.inbox.opened(opened);
                     // They are counted now. The next session is a mere reconnect.
                     self.request.failed_sequences.clear();
@@ -144,17 +173,17 @@ impl Reader {
                 Reason::MemberStopped => return Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
                 Reason::TeamNotFound => return Ending::ForGood(Ok(Event::Closed(Closed::TeamDeleted))),
                 // A bug in one coordinator must not end the subscription.
-                reason if reason.reopens_stream() => return Ending::Lost(refusal.message.clone()),
+                reason if reason.reopens_stream() => return Ending::Lost(Loss::passing(&refusal.message)),
                 _ => {}
             }
         }
         match failure {
             Failure::NotNow(refusal) if refusal.reason == Reason::Draining => Ending::Drained,
-            Failure::NotNow(refusal) => Ending::Lost(refusal.message),
-            Failure::NotSent | Failure::Stale | Failure::Broken => Ending::Lost(status.message().to_owned()),
+            Failure::NotNow(refusal) => Ending::Lost(Loss::passing(refusal.message)),
+            Failure::NotSent | Failure::Stale | Failure::Broken => Ending::Lost(Loss::of(&status)),
             Failure::Refused(_) | Failure::Insecure(_) => Ending::ForGood(Err(self.error(failure, status))),
             Failure::Unexpected if is_final(&status) => Ending::ForGood(Err(self.error(failure, status))),
-            Failure::Unexpected => Ending::Lost(status.message().to_owned()),
+            Failure::Unexpected => Ending::Lost(Loss::of(&status)),
         }
     }
 
@@ -183,7 +212,7 @@ fn closed(closing: v1::SessionClosing) -> Ending {
         v1::CloseReason::DataLost => Ending::ForGood(Ok(Event::Closed(Closed::DataLost))),
         v1::CloseReason::MemberStopped => Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
         v1::CloseReason::Draining => Ending::Drained,
-        v1::CloseReason::Unspecified => Ending::Lost(closing.detail),
+        v1::CloseReason::Unspecified => Ending::Lost(Loss::passing(closing.detail)),
     }
 }
 

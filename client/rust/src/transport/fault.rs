@@ -127,8 +127,8 @@ pub(crate) struct DialError {
 impl DialError {
     /// Combines the faults of all coordinators.
     pub(super) fn new(faults: Vec<(String, Fault)>) -> Self {
-        let is_final = !faults.is_empty() && faults.iter().all(|(_, fault)| fault.is_final);
-        Self { faults: faults.into(), is_final }
+        let error = Self { faults: faults.into(), is_final: false };
+        Self { is_final: error.is_lasting(), ..error }
     }
 
     pub(super) fn interrupted(error: &JoinError) -> Self {
@@ -144,9 +144,14 @@ impl DialError {
         !self.faults.is_empty() && self.faults.iter().all(|(_, fault)| fault.is_refused)
     }
 
-    /// Returns whether the fault persists until a person changes something.
+    /// Returns whether the fault persists until a person changes something, and the caller should give up.
     pub(crate) fn is_final(&self) -> bool {
         self.is_final
+    }
+
+    /// Returns whether the fault persists until a person changes something.
+    pub(crate) fn is_lasting(&self) -> bool {
+        !self.faults.is_empty() && self.faults.iter().all(|(_, fault)| fault.is_final)
     }
 }
 
