@@ -248,9 +248,11 @@ fn an_excess_connection_is_closed_at_once_and_a_freed_place_is_reused() {
 }
 
 #[test]
-fn a_coordinator_raises_its_open_file_limit_as_its_connections_require_or_warns() {
+fn a_coordinator_raises_its_open_file_limit_as_its_connections_require_or_allows_fewer() {
     let world = World::embedded();
-    for (limit, is_enough) in [("ulimit -S -n 48", true), ("ulimit -n 48", false)] {
+    for (limit, is_enough, others) in
+        [("ulimit -S -n 48", true, 100), ("ulimit -n 48", false, 10), ("ulimit -n 256", false, 400)]
+    {
         let home = world.home(limit);
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let serve = format!("{limit}; exec \"$0\" serve --listen {address} --store memory:");
@@ -258,7 +260,7 @@ fn a_coordinator_raises_its_open_file_limit_as_its_connections_require_or_warns(
         eventually("it serves", || fs::metadata(home.join("state/address")).ok());
         Runtime::new().unwrap().block_on(async {
             let mut traffic = Vec::new();
-            for _ in 0..if is_enough { 100 } else { 10 } {
+            for _ in 0..others {
                 traffic.push(TcpStream::connect(address).await.unwrap());
             }
             // Taken after all of them.

@@ -234,7 +234,8 @@ impl Account {
 
     fn too_many_connections(&self) -> Refusal {
         let size = self.shared.shares.connections_per_credential_max;
-        let todo = "Use one for several calls, or close some";
+        let todo = "Each process that uses the credential has its own: agent sessions, their `teamwire mcp`, commands, scripts. End \
+                    those that you do not need";
         self.too_many(Class::Connections, size, "connections open", todo)
     }
 

@@ -24,6 +24,9 @@ use crate::budget::Budgets;
 /// How long to wait if the system cannot accept a connection, for example because file descriptors are used up.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The shortest time between two log lines about that.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
 /// How many prepared connections wait for the server. There are never more than are open.
 const READY_MAX: usize = 64;
 
@@ -57,6 +60,7 @@ impl<L: Listen> Acceptor<L> {
 
     async fn run(self, ready: mpsc::Sender<Connection<L::Stream>>) {
         let mut pace = AcceptPace::default();
+        let mut say_at = Instant::now();
         loop {
             pace.wait().await;
             let accepted = tokio::select! {
@@ -72,7 +76,10 @@ impl<L: Listen> Acceptor<L> {
                 // Only this connection has failed.
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted at the moment");
+                    if Instant::now() >= say_at {
+                        tracing::warn!(%error, "no connection can be accepted at the moment");
+                        say_at = Instant::now() + SAID_EVERY;
+                    }
                     sleep(PAUSE).await;
                 }
             }

@@ -1,39 +1,14 @@
-//! Listening sockets and the open-file limit.
+//! Listening sockets.
 
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamwire_server::edge::listen::BACKLOG;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::failure::Failure;
-
-/// The maximum number of open files besides connections: the store, the listeners, certificates during a reload.
-const OTHER_FILES: u64 = 128;
-
-/// Raises the open-file limit to fit `max` connections, and as many more that it is about to close: in a flood, it
-/// accepts connections faster than it can close those that make way. Many systems default to a soft limit of 1,024
-/// files.
-pub(super) fn raise_open_file_limit(max: usize) {
-    let wanted = max as u64 + OTHER_FILES;
-    let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
-        let raised = now.max((wanted + max as u64).min(most));
-        setrlimit(Resource::RLIMIT_NOFILE, raised, most).map(|()| raised)
-    });
-    match allowed {
-        Ok(allowed) if allowed >= wanted => {}
-        Ok(allowed) => tracing::warn!(
-            allowed,
-            wanted,
-            "the open-file limit is too low for network.connections_max: raise its hard limit (ulimit -Hn, LimitNOFILE=) or lower \
-             network.connections_max"
-        ),
-        Err(error) => tracing::warn!(%error, "cannot determine the open-file limit"),
-    }
-}
 
 /// Binds the listener of the protocol. `may_move`: no one has asked for this port, so if another program has it, any
 /// other will do.

@@ -3,6 +3,7 @@
 mod certificate;
 mod listen;
 pub(in crate::command) mod operator;
+mod resources;
 mod socket;
 
 use std::{
@@ -32,8 +33,9 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use self::{
-    listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit},
+    listen::{bind_auxiliary, bind_protocol, local_address},
     operator::OperatorFiles,
+    resources::{fit_connections, fit_memory},
     socket::{Place, Socket},
 };
 use super::{stop_on_signal::stop_on_signal, up::background::AwaitRecord};
@@ -158,12 +160,13 @@ impl Serve {
             anstream::print!("{}", config.print());
             return Ok(());
         }
-        let settings = config.settings;
+        let mut settings = config.settings;
         let listen = settings.listen()?;
         require_tls_beyond_loopback(listen, &settings)?;
         start_log(&settings, traces)?;
         let tls = certificate::load(&settings)?;
-        raise_open_file_limit(settings.edge.connections_max);
+        fit_connections(&mut settings.edge.connections_max);
+        fit_memory(&mut settings.shares);
         avoid_huge_pages();
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
