@@ -2,8 +2,10 @@
 
 use std::{
     env,
+    fs::File,
+    io::{self, Read as _, Seek as _},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
     time::Duration,
 };
 
@@ -74,6 +76,12 @@ impl Git {
         self
     }
 
+    /// Lets it fill a directory that is not a worktree yet.
+    pub(super) fn filling(mut self, root: &Path, git_directory: &Path) -> Self {
+        self.command.arg("--git-dir").arg(git_directory).arg("--work-tree").arg(root);
+        self
+    }
+
     /// Runs it. Returns its output or, if it fails, the last lines of its errors.
     pub(super) async fn run(self, arguments: &[&str]) -> Result<String, String> {
         Ok(String::from_utf8_lossy(&self.bytes(arguments, b"").await?).into_owned())
@@ -95,19 +103,26 @@ impl Git {
     }
 }
 
-async fn output(mut command: Command, input: &[u8]) -> std::io::Result<std::process::Output> {
-    if input.is_empty() {
-        return command.output().await;
+/// Runs a command until its process ends. It writes to files: a program that one of the user's hooks leaves in the
+/// background keeps a pipe open for as long as it likes.
+async fn output(mut command: Command, input: &[u8]) -> io::Result<Output> {
+    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+    if !input.is_empty() {
+        command.stdin(Stdio::piped());
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    let stdin = child.stdin.take();
-    let write = async {
-        if let Some(mut stdin) = stdin {
-            // A command that has failed reads nothing more. Its status says so.
-            let _ = stdin.write_all(input).await;
-        }
-    };
-    let (output, ()) = tokio::join!(child.wait_with_output(), write);
-    output
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that has failed reads nothing more. Its status says so.
+        let _ = stdin.write_all(input).await;
+    }
+    let status = child.wait().await?;
+    Ok(Output { status, stdout: written(&mut stdout)?, stderr: written(&mut stderr)? })
+}
+
+fn written(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

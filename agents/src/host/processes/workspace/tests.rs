@@ -399,3 +399,48 @@ async fn a_directory_is_removed_only_if_it_is_empty() {
     workspace.clean().await;
     assert!(!workspace.root.exists());
 }
+
+#[tokio::test]
+async fn a_program_that_a_hook_leaves_in_the_background_delays_nothing() {
+    let repository = Repository::new();
+    repository.script(
+        &repository.path(),
+        "mkdir -p .git/hooks; printf '#!/bin/sh\\nsleep 300 & echo $! >>\"$(git rev-parse --git-common-dir)\"/pids\\n' >.git/hooks/post-checkout
+         chmod +x .git/hooks/post-checkout",
+    );
+    let workspace = repository.workspace(false);
+    let prepared = tokio::time::timeout(std::time::Duration::from_secs(60), workspace.prepare()).await;
+    // Only these: the hook has written their ids.
+    repository.script(&repository.path(), "kill $(cat .git/pids)");
+    prepared.expect("in time").expect("prepared");
+    assert!(workspace.root.join("file").exists());
+}
+
+#[tokio::test]
+async fn a_worktree_that_git_was_killed_over_is_made_again() {
+    let repository = Repository::new();
+    let workspace = repository.workspace(false);
+    workspace.prepare().await.expect("prepared");
+    repository
+        .script(&workspace.root, "rm file; cd \"$(git rev-parse --git-dir)\"; rm index; echo initializing >locked");
+    workspace.prepare().await.expect("prepared");
+    assert_eq!(repository.script(&workspace.root, "git status --porcelain"), "");
+    assert!(workspace.clean().await.is_none());
+}
+
+#[tokio::test]
+async fn a_worktree_whose_restoration_was_killed_is_restored() {
+    let repository = Repository::new();
+    let workspace = repository.workspace(false);
+    workspace.prepare().await.expect("prepared");
+    // Nothing but a part of a file was written.
+    let half = "touch \"$(git rev-parse --git-dir)\"/teamwire-restoring; rm .git; echo o >file";
+    repository.script(&workspace.root, half);
+    workspace.prepare().await.expect("prepared");
+    assert_eq!(repository.script(&workspace.root, "git status --porcelain"), "");
+
+    // Without that, what is there is someone's.
+    repository.script(&workspace.root, "rm .git; echo mine >file");
+    let _ = workspace.prepare().await;
+    assert_eq!(repository.script(&workspace.root, "cat file"), "mine\n");
+}

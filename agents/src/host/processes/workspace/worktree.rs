@@ -2,11 +2,14 @@
 //! elsewhere.
 
 use std::{
-    fs::{self, File},
+    fmt::Display,
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use super::{
     git::{Git, Registration},
@@ -16,6 +19,13 @@ use crate::host::StartError;
 
 /// The file in a repository that is locked while a host adds or removes a worktree.
 const LOCK: &str = "teamwire.lock";
+
+/// How long to wait for that lock, and between two looks at it. One git command may take two minutes.
+const LOCK_PATIENCE: Duration = Duration::from_secs(150);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// The file among what git keeps of a worktree while its directory is made again.
+const RESTORING: &str = "teamwire-restoring";
 
 /// Lets git log where a new worktree and its branch were. Later, git continues a log that exists, whatever the user's
 /// settings.
@@ -41,6 +51,13 @@ impl Worktree {
         };
         let common = self.common_directory().await.map_err(failed)?;
         let _lock = lock(&common).await.map_err(failed)?;
+        if self.is_half_made(root, &common) {
+            // Nobody has worked in it.
+            Git::at(&self.repository)
+                .run(&["worktree", "remove", "--force", "--force", &root.display().to_string()])
+                .await
+                .map_err(failed)?;
+        }
         if root.join(".git").exists() {
             return self.registration(root, &common).await.map(drop).map_err(|why| {
                 StartError::here_only(format!(
@@ -50,7 +67,7 @@ impl Worktree {
                 ))
             });
         }
-        match missing(root, &common) {
+        match registered(root, &common) {
             Some(registered) => self.restore(root, &registered).await,
             None => self.add(root).await,
         }
@@ -106,12 +123,28 @@ impl Worktree {
         Ok(Registration { git_directory, common_directory })
     }
 
+    /// Returns whether git was killed while it made this worktree: until it is complete, git keeps it locked.
+    fn is_half_made(&self, root: &Path, common: &Path) -> bool {
+        let reason = registered(root, common).map(|registered| fs::read_to_string(registered.join("locked")));
+        reason.is_some_and(|reason| reason.is_ok_and(|reason| reason.trim() == "initializing"))
+    }
+
     /// Makes the directory of a worktree again that the repository still knows: with what was staged, and with its log.
     async fn restore(&self, root: &Path, registered: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", root.display());
-        fs::create_dir_all(root).map_err(failed)?;
+        let restoring = registered.join(RESTORING);
+        if !root.exists() {
+            fs::write(&restoring, "").map_err(failed)?;
+            fs::create_dir_all(root).map_err(failed)?;
+        }
+        // If this was killed before, one of the files may be incomplete. Otherwise they are someone's.
+        let checkout: &[&str] =
+            if restoring.exists() { &["checkout-index", "--all", "--force"] } else { &["checkout-index", "--all"] };
+        Git::at(root).filling(root, registered).run(checkout).await?;
+        // Last: with it, the worktree counts as complete.
         fs::write(root.join(".git"), format!("gitdir: {}\n", registered.display())).map_err(failed)?;
-        Git::at(root).run(&["checkout-index", "--all"]).await.map(drop)
+        let _ = fs::remove_file(restoring);
+        Ok(())
     }
 
     async fn add(&self, root: &Path) -> Result<(), String> {
@@ -141,8 +174,8 @@ impl Worktree {
     }
 }
 
-/// Returns the directory of a worktree that the repository knows at this path, although there is none.
-fn missing(root: &Path, common: &Path) -> Option<PathBuf> {
+/// Returns the directory in the repository of a worktree that it knows at this path, where there may be none.
+fn registered(root: &Path, common: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(common.join("worktrees")).ok()?;
     let link = canonical_parent(root).join(".git");
     let is_it = |directory: &PathBuf| {
@@ -154,13 +187,21 @@ fn missing(root: &Path, common: &Path) -> Option<PathBuf> {
 
 /// Waits until no other host adds or removes a worktree of this repository.
 async fn lock(common: &Path) -> Result<File, String> {
-    let path = common.join(LOCK);
-    let open = move || {
-        let file = File::options().create(true).append(true).open(&path)?;
-        file.lock().map(|()| file)
-    };
-    let locked = tokio::task::spawn_blocking(open).await.unwrap_or_else(|error| Err(error.into()));
-    locked.map_err(|error| format!("{LOCK} in {}: {error}", common.display()))
+    let failed = |error: &dyn Display| format!("{LOCK} in {}: {error}", common.display());
+    let file = File::options().create(true).append(true).open(common.join(LOCK)).map_err(|error| failed(&error))?;
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(failed(&error)),
+            Err(TryLockError::WouldBlock) if began.elapsed() >= LOCK_PATIENCE => {
+                let busy =
+                    format!("another host has been making or removing a worktree for {} s", LOCK_PATIENCE.as_secs());
+                return Err(failed(&busy));
+            }
+            Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE).await,
+        }
+    }
 }
 
 fn canonical(path: impl AsRef<Path>) -> PathBuf {
