@@ -45,9 +45,12 @@ pub(super) struct Approve {
 pub(super) struct Reject {
     /// The request: its id, the beginning or end of its id, or `last`: the newest one that waits for your answer
     request_id: String,
-    /// Why, or what to change
+    /// Why, or what to change. At a terminal, the command asks for it if you give none
     #[arg(long, short, default_value = "", hide_default_value = true)]
     reason: String,
+    /// Do not ask for a reason at a terminal
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -62,7 +65,7 @@ impl Approve {
 impl Reject {
     /// `kind`: the only kind that the command answers. `None` if it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
-        answer(context, &self.request_id, kind, false, &self.reason, true, self.output).await
+        answer(context, &self.request_id, kind, false, &self.reason, self.yes, self.output).await
     }
 }
 
@@ -85,7 +88,11 @@ async fn answer(
     if approve && request.kind() == RequestKind::Permission {
         confirm(&request, yes, output)?;
     }
-    let reply = caller.client.answer(request_id, approve, text).await?;
+    let text = match text {
+        "" if !approve && asks(&request, yes, output) => ask_why(&request)?,
+        text => text.to_owned(),
+    };
+    let reply = caller.client.answer(request_id, approve, &text).await?;
     let found = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
     let found = caller.client.get_request(found).await.ok().and_then(|reply| reply.request);
     // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
@@ -126,12 +133,26 @@ fn confirm(request: &v1::Request, yes: bool, output: Output) -> Result<(), Failu
     if !output.json {
         anstream::eprintln!("{} asks for permission.\n{}", request.member, show::permission_in_full(request));
     }
-    let has_person = stdin().is_terminal() && stderr().is_terminal();
-    if yes || output.json || !has_person || request.state() != RequestState::Pending {
+    if !asks(request, yes, output) {
         return Ok(());
     }
     // A long command has moved its own beginning off the screen.
     ask(&format!("Approve {}?", show::summary_of_request(request)))
+}
+
+/// Returns whether a person is there to be asked about a request that is still open.
+fn asks(request: &v1::Request, yes: bool, output: Output) -> bool {
+    let has_person = stdin().is_terminal() && stderr().is_terminal();
+    !yes && !output.json && has_person && request.state() == RequestState::Pending
+}
+
+/// Asks why a request is rejected: the decision is final, and without a reason its author does not know what to change.
+fn ask_why(request: &v1::Request) -> Result<String, Failure> {
+    anstream::eprintln!("{}", show::summary_of_request(request));
+    anstream::eprint!("Why do you reject it? (Enter gives no reason, Ctrl+C leaves it open) ");
+    let mut why = String::new();
+    stdin().read_line(&mut why)?;
+    Ok(why.trim().to_owned())
 }
 
 /// Refuses a request of another kind, and names the command that answers it. Leaves an order to the client, which says

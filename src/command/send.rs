@@ -3,6 +3,7 @@
 use std::{io::Read as _, time::Duration};
 
 use clap::Args;
+use serde_json::json;
 use teamwire_client::{Error, Reason, dialect, message, v1};
 use teamwire_proto::v1::{MemberState, history_entry::Event};
 
@@ -21,7 +22,8 @@ use crate::{
 /// The recipient `team-lead` is always the lead. When this command has succeeded, the message is in the inbox of every
 /// recipient. With --json, the command also prints how durable the message is. `--json -` reads one SendMessage object,
 /// in either of its two JSON forms, from standard input and prints the coordinator's response as JSON. With
-/// --wait-reply, the command prints the recipient's reply and acknowledges it.
+/// --wait-reply, the command prints the recipient's reply and acknowledges it; with --json, it prints one object with
+/// both.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "teamwire send [OPTIONS] <RECIPIENT> <TEXT>\n       teamwire send [OPTIONS] --broadcast <TEXT>\n       teamwire send [OPTIONS] --json <-|FILE>",
@@ -86,9 +88,7 @@ impl Send {
             None => 0,
         };
         let reply = caller.client.send(request).await.map_err(explain)?;
-        if self.is_json() {
-            show::line(&show::json("SendResponse", &reply));
-        } else {
+        if !self.is_json() {
             let to = match reply.recipients.as_slice() {
                 [] => "no members".to_owned(),
                 names => names.join(", "),
@@ -104,10 +104,26 @@ impl Send {
                 );
             }
         }
-        match self.wait_reply {
+        let replied = match self.wait_reply {
             Some(Wait(patience)) => self.wait(&caller, &reply, before, patience).await,
-            None => Ok(()),
+            None if self.is_json() => {
+                show::line(&show::json("SendResponse", &reply));
+                return Ok(());
+            }
+            None => return Ok(()),
+        };
+        let answer = replied.as_ref().ok();
+        if self.is_json() {
+            // One object, with or without a reply.
+            let answered = answer.map(dialect::write);
+            show::line(&json!({ "sent": show::json("SendResponse", &reply), "reply": answered }));
+        } else if let Some(answer) = answer {
+            show::delivery(&v1::Delivery { message: Some(answer.clone()), ..v1::Delivery::default() });
         }
+        if let Some(answer) = answer {
+            shown::acknowledge(&caller, vec![answer.id.clone()]).await;
+        }
+        replied.map(drop)
     }
 
     fn words_as_request(&self) -> Result<v1::SendRequest, Failure> {
@@ -138,14 +154,14 @@ impl Send {
         Ok(v1::SendRequest { attachments: attachments.collect(), ..request })
     }
 
-    /// Waits for a reply to the message `sent` from one of its recipients.
+    /// Waits for a reply to the message `sent` from one of its recipients. Returns it.
     async fn wait(
         &self,
         caller: &Caller,
         sent: &v1::SendResponse,
         after_sequence: u64,
         patience: Duration,
-    ) -> Result<(), Failure> {
+    ) -> Result<v1::Message, Failure> {
         let id = &sent.message_id;
         let is_reply = |message: &v1::Message| {
             let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
@@ -175,17 +191,10 @@ impl Send {
         };
         let status = async || progress_of(caller, id, "message", "replied").await;
         match wait_for(patience, status, tokio::time::timeout(patience, answer)).await {
-            Ok(Ok(Some(entry))) => {
-                let Some(Event::Message(answer)) = entry.event else { return Err(show::incomplete()) };
-                let answer_id = answer.id.clone();
-                if self.is_json() {
-                    show::line(&dialect::write(&answer));
-                } else {
-                    show::delivery(&v1::Delivery { message: Some(answer), ..v1::Delivery::default() });
-                }
-                shown::acknowledge(caller, vec![answer_id]).await;
-                Ok(())
-            }
+            Ok(Ok(Some(entry))) => match entry.event {
+                Some(Event::Message(answer)) => Ok(answer),
+                _ => Err(show::incomplete()),
+            },
             Ok(Err(failure)) => Err(failure),
             Ok(Ok(None)) | Err(_) => {
                 let progress = progress_of(caller, id, "message", "replied").await;

@@ -128,7 +128,7 @@ const COMMANDS: &[(&str, Prints)] = &[
         ]),
     ),
     ("send", Message("SendResponse")),
-    ("send --wait-reply", Object(&[("type", "string")])),
+    ("send --wait-reply", Object(&[("sent", "SendResponse"), ("reply", "object?")])),
     ("shutdown", Message("SendResponse")),
     ("shutdown --force", Object(&[("member", "Member")])),
     ("shutdown --wait", Object(&[("request", "Request?"), ("member", "Member?")])),

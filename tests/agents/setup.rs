@@ -61,7 +61,7 @@ impl Setup {
     #[track_caller]
     pub(crate) fn ask(&self, content: &str) -> Value {
         let asked = self.world.cli(LEAD, &["send", BACKEND, content, "--wait-reply", "60", "--json"]).succeeds();
-        asked.lines().pop().unwrap()
+        asked.json()["reply"].clone()
     }
 
     /// Adds a rule that runs a shell command.

@@ -31,7 +31,7 @@ fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: Worl
     backend.await_log("connection lost");
     world.coordinator.restart();
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
     assert_eq!((backend.program(), is_alive(program)), (program, true));
     assert_eq!(backend.pids(), [program]);
     assert_eq!(backend.heard().iter().filter(|line| line["content"] == "before").count(), 1);
@@ -60,7 +60,7 @@ fn a_message_sent_after_a_crash_does_not_count_as_delivered_before() {
     world.cli(LEAD, &["send", "backend", "sent while it is away"]).succeeds();
     backend.signal(Signal::SIGCONT);
     let sent = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(sent.lines().last().unwrap()["content"], "pong");
+    assert_eq!(sent.json()["reply"]["content"], "pong");
     for content in ["sent while it is away", "ping"] {
         let heard = backend.heard().into_iter().find(|line| line["content"] == content).unwrap();
         assert_eq!(heard["delivery_count"], 1, "{heard}");

@@ -49,7 +49,7 @@ fn an_ordered_member_starts_with_its_prompt_and_leaves_nothing_behind(world: Wor
     assert_eq!(lead.host("gpu-1").slots_used, 1);
     assert_eq!(world.member("backend")["spawned_on"], "gpu-1");
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
 
     let runner = world.runner_on("gpu-1", &order);
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
@@ -204,14 +204,14 @@ fn a_member_of_a_lost_machine_is_ordered_again_elsewhere_and_ends_there_when_it_
     let prompt = eventually("the prompt", || two.heard("backend").into_iter().find(|line| line["type"] == "message"));
     assert_eq!(prompt["content"], "You own the API.");
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
     for pid in [one.id(), runner] {
         signal(pid, Signal::SIGCONT);
     }
     eventually("the first runner has ended", || (!is_alive(runner)).then_some(()));
     assert_eq!(world.member("backend")["spawned_on"], "gpu-2");
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down(world:
     });
 
     let answered = world.cli(LEAD, &["send", "twin", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
     let member = world.member("twin");
     assert_eq!((&member["incarnation"], &member["connected"]), (&2.into(), &true.into()), "{member}");
     assert!(is_alive(newer.program()));
@@ -42,7 +42,7 @@ fn a_program_run_per_batch_answers_with_its_output(world: World) {
     counter.await_log("connected");
     for word in ["one", "two"] {
         let answered = world.cli(LEAD, &["send", "counter", word, "--wait-reply", "60", "--json"]).succeeds();
-        let answer = answered.lines().pop().unwrap();
+        let answer = answered.json()["reply"].clone();
         assert_eq!((&answer["from"], &answer["content"]), (&"counter".into(), &format!("I heard {word}").into()));
     }
     assert_eq!(counter.pids().len(), 2, "each batch has its own program");

@@ -72,7 +72,7 @@ fn a_program_that_dies_is_started_again_in_a_new_life(world: World) {
     crate::world::signal(first, Signal::SIGKILL);
     let second = eventually("another program", || Some(backend.program()).filter(|pid| *pid != first));
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
     assert_eq!(backend.program(), second);
     let welcomes: Vec<Value> = backend.heard().into_iter().filter(|line| line["type"] == "welcome").collect();
     let lives: Vec<_> = welcomes.iter().map(|welcome| welcome["incarnation"].as_u64()).collect();

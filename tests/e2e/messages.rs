@@ -57,7 +57,7 @@ fn only_a_recipients_reply_ends_the_wait_for_it(world: World) {
     };
     world.cli_with_input("ann", &["send", "--json", "-"], &reply("mine")).succeeds();
     world.cli_with_input("bob", &["send", "--json", "-"], &reply("the left one")).succeeds();
-    assert_eq!(waiting.output().succeeds().lines().last().unwrap()["content"], "the left one");
+    assert_eq!(waiting.output().succeeds().json()["reply"]["content"], "the left one");
 }
 
 fn a_team_on_separate_machines_talks_in_order_and_once(world: World) {
@@ -76,7 +76,7 @@ fn a_team_on_separate_machines_talks_in_order_and_once(world: World) {
     world.cli("cyd", &["send", "ann", "hello from cyd", "-s", "greeting"]).succeeds();
     world.cli(LEAD, &["send", "ann", "the end"]).succeeds();
     let answered = world.cli(LEAD, &["send", "bob", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
     let plan = world.cli("cyd", &["plan", "submit", "1. look 2. mend", "--json"]).succeeds().json();
     let request = plan["request_id"].as_str().unwrap();
     world.await_inbox(LEAD, "the plan", |message| message["request_id"] == request);
@@ -299,8 +299,8 @@ fn a_reply_without_in_reply_to_still_ends_the_wait_for_it(world: World) {
         program.await_log("connected");
         for question in ["one?", "two?"] {
             let asked = ["send", name, question, "--wait-reply", "60", "--json"];
-            let said = world.cli(LEAD, &asked).succeeds().lines();
-            let [sent, reply] = said.as_slice() else { panic!("{said:?}") };
+            let said = world.cli(LEAD, &asked).succeeds().json();
+            let (sent, reply) = (&said["sent"], &said["reply"]);
             assert_eq!((&reply["from"], &reply["content"]), (&name.into(), &"plainly".into()));
             assert_eq!(reply["in_reply_to"], sent["message_id"]);
         }

@@ -77,7 +77,7 @@ fn a_reply_shown_by_wait_reply_is_acknowledged(world: World) {
     world.create_team("acme");
     let _backend = world.run("backend", &[], agents::WILLING).ready();
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    let answer = answered.lines().pop().unwrap();
+    let answer = answered.json()["reply"].clone();
     assert_eq!(answer["content"], "pong");
     let unread = world.take_inbox(LEAD);
     assert!(unread.iter().all(|message| message["content"] != "pong"), "{unread:?}");

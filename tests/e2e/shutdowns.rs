@@ -126,7 +126,7 @@ fn a_terminated_runner_ends_its_program_and_reports_it(world: World) {
     // It was not dismissed: it may come back.
     let back = world.run_again("backend", &[], agents::WILLING).ready();
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!(answered.json()["reply"]["content"], "pong");
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
     assert_eq!(back.exit(), 0);
     world.cli("backend", &["run", "backend", "--", "true"]).exits(77);

@@ -77,7 +77,7 @@ fn a_reply_answers_the_question_and_not_the_prompt_before_it(world: World) {
         esac; done
     "#;
     let runner = host.start(&world, &backend, answers).ready();
-    let reply = asking.output().succeeds().lines().pop().unwrap();
+    let reply = &asking.output().succeeds().json()["reply"];
     let (prompt, question) = (runner.await_text("You own the API."), runner.await_text("How many tests?"));
     assert_eq!((&reply["content"], &reply["in_reply_to"]), (&"Forty-two.".into(), &question["id"]));
     assert_eq!((&prompt["prompt"], question.get("prompt")), (&true.into(), None));

@@ -155,19 +155,23 @@ async fn a_mismatch_of_http_and_https_is_explained() {
 
 #[tokio::test]
 async fn a_server_that_is_not_a_coordinator_is_recognized() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let web_server = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.expect("a client");
-        let mut buffer = [0; 1024];
-        let _ = stream.read(&mut buffer).await;
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await.expect("written");
-        // Until the client has hung up.
-        while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
-    });
-    let why = insecure(&address.to_string(), TlsOptions::default()).await;
-    assert!(why.contains("is not a coordinator"), "{why}");
-    web_server.await.expect("no panic");
+    let answers =
+        ["HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "<html>", "-ERR unknown command\r\n", "SSH-2.0-x"];
+    for answer in answers {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut buffer = [0; 1024];
+            let _ = stream.read(&mut buffer).await;
+            stream.write_all(answer.as_bytes()).await.expect("written");
+            // Until the client has hung up.
+            while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
+        });
+        let why = insecure(&address.to_string(), TlsOptions::default()).await;
+        assert!(why.contains("is not a coordinator"), "{answer}: {why}");
+        server.await.expect("no panic");
+    }
 }
 
 #[tokio::test]

@@ -400,7 +400,7 @@ fn under_a_runner_the_tools_act_as_its_member_and_leave_its_inbox_alone() {
     );
     let backend = world.run("backend", &[], &script).ready();
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "by tool");
+    assert_eq!(answered.json()["reply"]["content"], "by tool");
     let said = std::fs::read_to_string(world.home("backend").join("said")).unwrap();
     let greeting: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
     assert!(!greeting["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "CheckInbox"));

@@ -26,6 +26,9 @@ const TLS_ALERT: u8 = 0x15;
 /// The first byte of an HTTP/1 reply.
 const HTTP_1: u8 = b'H';
 
+/// The first byte of HTTP/2: the settings, the first frame, are never 64 KiB long.
+const LENGTH: u8 = 0;
+
 /// What is known about the peer until it has sent its first frame of HTTP/2.
 #[derive(Debug)]
 pub(crate) struct Handshake {
@@ -102,6 +105,9 @@ impl Handshake {
             (false, TLS_ALERT) => Fault::lasting("it speaks TLS. Write https:// in front of its address"),
             (_, HTTP_1) => {
                 Fault::lasting("it speaks HTTP/1, so it is not a coordinator, or it is a proxy without HTTP/2")
+            }
+            (_, not_h2) if not_h2 != LENGTH => {
+                Fault::lasting("it does not speak HTTP/2, so it is not a coordinator. Another program has this port")
             }
             _ => {
                 self.has_answered.store(true, Ordering::SeqCst);

@@ -45,7 +45,7 @@ impl Workspace {
 
     /// Makes it a worktree of a repository. `discard_ignored`: files that git ignores may be removed with it.
     pub(super) fn in_worktree(self, repository: &Path, member: &str, discard_ignored: bool) -> Self {
-        let branch = format!("teamwire/{member}");
+        let branch = format!("teamwire/{}", as_branch(member));
         let worktree = Worktree { repository: repository.to_owned(), branch, discard_ignored };
         Self { worktree: Some(worktree), ..self }
     }
@@ -107,6 +107,18 @@ impl Workspace {
             }
         }
     }
+}
+
+/// Returns a member's name as a part of a branch's name. Git refuses two dots in a row, and `.` or `.lock` at the end;
+/// `%` is in no member's name.
+fn as_branch(member: &str) -> String {
+    let mut name = member.replace("..", ".%2e");
+    for end in [".", ".lock"] {
+        if let Some(rest) = name.strip_suffix(end) {
+            name = format!("{rest}%2e{}", &end[1..]);
+        }
+    }
+    name
 }
 
 fn cannot_use(directory: &Path, error: &io::Error) -> StartError {

@@ -401,6 +401,18 @@ async fn a_directory_is_removed_only_if_it_is_empty() {
 }
 
 #[tokio::test]
+async fn every_name_of_a_member_makes_a_branch_of_its_own() {
+    let names = ["a.b", "a..b", "a...b", "a....b", "a.lock", "a.", "a..", "a..lock", "a.LOCK", "a.%"];
+    let branches: std::collections::BTreeSet<String> = names.iter().map(|name| as_branch(name)).collect();
+    assert_eq!(branches.len(), names.len());
+    assert_eq!(as_branch("a.b"), "a.b");
+    let repository = Repository::new();
+    for branch in branches {
+        repository.script(&repository.path(), &format!("git check-ref-format --branch 'teamwire/{branch}'"));
+    }
+}
+
+#[tokio::test]
 async fn a_program_that_a_hook_leaves_in_the_background_delays_nothing() {
     let repository = Repository::new();
     repository.script(
