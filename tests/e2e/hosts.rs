@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use nix::sys::signal::Signal;
+use nix::{sys::signal::Signal, unistd::geteuid};
 use teamwire_client::v1::{self, RequestState};
 
 use crate::{
@@ -581,4 +581,48 @@ fn make_repository(path: &std::path::Path) {
     fs::write(path.join("README"), "app").unwrap();
     git(path, &["add", "README"]);
     git(path, &["commit", "--quiet", "--message", "first"]);
+}
+
+/// Returns the processes that have this parent and were not reaped.
+fn zombies_of(parent: u32) -> Vec<u32> {
+    children_of(parent).into_iter().filter(|(_, state)| state == "Z").map(|(pid, _)| pid).collect()
+}
+
+/// Returns the children of a process, each with its state.
+fn children_of(parent: u32) -> Vec<(u32, String)> {
+    let child = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.to_owned();
+        (fields.next()?.parse() == Ok(parent)).then_some((pid, state))
+    };
+    fs::read_dir("/proc").unwrap().flatten().filter_map(child).collect()
+}
+
+#[test]
+fn a_host_that_is_the_first_process_of_a_container_reaps_what_its_members_leave() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    world.host_file("gpu-1", "", agents::WILLING, "");
+    let config = world.home("gpu-1").join("host.toml");
+    let join = lead.invite_host("gpu-1");
+    let script = format!(
+        "exec unshare --pid --fork --kill-child --mount-proc \"$0\" host --config '{}' --join '{join}'",
+        config.display()
+    );
+    let host = world.spawn_shell("gpu-1", &script);
+    host.await_said("is ready");
+    let first = children_of(host.id())[0].0;
+    lead.start("backend");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    host.await_said("backend has ended");
+    eventually("all are reaped", || zombies_of(first).is_empty().then_some(()));
+    assert_eq!(children_of(first).len(), 1, "the host runs on: {:?}", children_of(first));
+    signal(first, Signal::SIGTERM);
+    host.output().succeeds();
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "kubernetes")]
 mod cluster;
+mod first_process;
 mod identity;
 pub(super) mod leftovers;
 
@@ -92,13 +93,14 @@ pub(super) struct HostCommand {
 impl HostCommand {
     /// Runs the host until it ends. Returns the exit code.
     pub(super) async fn run(self, context: &ContextArgs) -> u8 {
-        match self.run_host(context).await {
-            Ok(()) => 0,
-            Err(failure) => {
-                failure.print(self.output.json);
-                failure.code()
-            }
-        }
+        let ended = match first_process::is_this() {
+            true => first_process::run().await.map_err(|error| Failure::local("Cannot start the host", error)),
+            false => self.run_host(context).await.map(|()| 0),
+        };
+        ended.unwrap_or_else(|failure| {
+            failure.print(self.output.json);
+            failure.code()
+        })
     }
 
     async fn run_host(&self, context: &ContextArgs) -> Result<(), Failure> {
