@@ -51,6 +51,8 @@ use clap::{
     ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
     parser::ValueSource,
 };
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
@@ -193,6 +195,8 @@ enum Command {
 
 /// Runs the command and returns its exit code.
 pub(crate) async fn run(cli: Cli, traces: &Traces) -> u8 {
+    // A file over the limit of its size then fails to grow, and does not end the process without a word.
+    let _ = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32));
     // `serve` installs its own subscriber, which also writes the log.
     if !matches!(cli.command, Command::Serve(_)) {
         traces.install_subscriber();

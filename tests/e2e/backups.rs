@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpListener,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, lchown, symlink},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -14,6 +14,7 @@ use std::{
 };
 
 use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
+use nix::unistd::geteuid;
 use serde_json::Value;
 use teamwire_client::{Client, message};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
@@ -282,6 +283,13 @@ fn a_backup_is_a_private_file_that_only_the_operator_can_make(mut world: World) 
     assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
     world.cli(LEAD, &["backup", &name]).exits(64).complains_of("--force");
     world.cli(LEAD, &["backup", &name, "--force"]).succeeds();
+    if geteuid().is_root() {
+        let link = backup.with_file_name("link");
+        symlink(&backup, &link).unwrap();
+        lchown(&link, Some(12_345), None).unwrap();
+        let link = link.display().to_string();
+        world.cli(LEAD, &["backup", &link, "--force"]).exits(64).complains_of("is a link of another user");
+    }
     let to_stdout = world.spawn_shell(LEAD, "\"$0\" backup - > two.jsonl.gz").output();
     assert_eq!(to_stdout.succeeds().stdout, "");
     let checked = world.cli(LEAD, &["restore", "two.jsonl.gz", "--check", "--json"]).succeeds().json();

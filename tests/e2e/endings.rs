@@ -404,3 +404,17 @@ fn a_failed_batch_and_a_failed_task_are_reported_to_the_lead(world: World) {
     second.signal(Signal::SIGTERM);
     second.exit();
 }
+
+#[test]
+fn a_runner_whose_log_may_not_grow_goes_on() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let join = world.invite("bob");
+    let program = "i=0; while [ $i -lt 500 ]; do echo a line that fills the log >&2 || break; i=$((i+1)); done; : >full; exec cat";
+    let run = format!("ulimit -f 16; exec \"$0\" run bob --join '{join}' -- sh -c '{program}'");
+    let running = world.spawn_shell("bob", &run);
+    eventually("the log is full", || world.home("bob").join("full").exists().then_some(()));
+    running.terminate();
+    // A runner that a signal ended could not have reported it.
+    eventually("the exit is reported", || (world.member("bob")["state"] == "exited").then_some(()));
+}

@@ -3,11 +3,13 @@
 use std::{
     fs::{self, File},
     io::{self, BufWriter, IsTerminal as _, Write},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use flate2::{Compression, write::GzEncoder};
 use indicatif::ProgressBar;
+use nix::unistd::geteuid;
 use teamwire_server::store::backup::{Checker, Counts, Header};
 use tempfile::NamedTempFile;
 
@@ -57,6 +59,7 @@ impl BackupFile {
             if path.exists() && !force {
                 return Err(exists(&path));
             }
+            refuse_planted(&path)?;
             // A file that a link names is replaced, not the link.
             if let Ok(linked) = fs::canonicalize(&path) {
                 path = linked;
@@ -109,6 +112,16 @@ impl BackupFile {
 
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Fails if another user has made a link there: it could name any file of this one.
+fn refuse_planted(path: &Path) -> Result<(), Failure> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+    let is_ours = found.uid() == 0 || found.uid() == geteuid().as_raw();
+    if is_ours || !found.is_symlink() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{} is a link of another user. Name another file.", path.display())))
 }
 
 fn exists(path: &Path) -> Failure {
