@@ -54,7 +54,8 @@ fn users_of_one_machine_cannot_call_each_others_coordinators() {
     }
     let world = World::embedded();
     world.create_team("acme");
-    let home = tempfile::tempdir().unwrap();
+    // Where others can change what is at a path.
+    let home = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
     chown(home.path(), Some(OTHER), Some(OTHER)).unwrap();
     let as_other = |arguments: &[&str]| {
