@@ -12,7 +12,7 @@ use teamwire_proto::{
 use super::{Output, confirm::ask, id, shown};
 use crate::{
     context::{ContextArgs, Who},
-    failure::Failure,
+    failure::{Failure, REFUSED},
     show,
 };
 
@@ -151,7 +151,9 @@ fn ask_why(request: &v1::Request) -> Result<String, Failure> {
     anstream::eprintln!("{}", show::summary_of_request(request));
     anstream::eprint!("Why do you reject it? (Enter gives no reason, Ctrl+C leaves it open) ");
     let mut why = String::new();
-    stdin().read_line(&mut why)?;
+    if stdin().read_line(&mut why)? == 0 {
+        return Err(Failure::with_code(REFUSED, "Not answered, so nothing was done."));
+    }
     Ok(why.trim().to_owned())
 }
 

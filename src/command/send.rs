@@ -23,7 +23,7 @@ use crate::{
 /// recipient. With --json, the command also prints how durable the message is. `--json -` reads one SendMessage object,
 /// in either of its two JSON forms, from standard input and prints the coordinator's response as JSON. With
 /// --wait-reply, the command prints the recipient's reply and acknowledges it; with --json, it prints one object with
-/// both.
+/// both at the end. If a wait was killed, repeat the command with the same --idempotency-key: it sends nothing twice.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "teamwire send [OPTIONS] <RECIPIENT> <TEXT>\n       teamwire send [OPTIONS] --broadcast <TEXT>\n       teamwire send [OPTIONS] --json <-|FILE>",

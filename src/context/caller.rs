@@ -11,7 +11,7 @@ use crate::failure::{Failure, NOT_PERMITTED};
 /// How long commands retry a call unless `--timeout` says otherwise.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
 
-/// Whom a command acts as, where the user has not named a credential.
+/// Whom a command acts as. A credential that the user has named takes precedence over the first six.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who<'a> {
     /// The chosen or current identity, else the operator, else the only saved identity, else the only one of a runner.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
-    io::Write as _,
+    io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
@@ -35,16 +35,21 @@ pub(crate) fn write_public(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write_file(path, bytes, 0o644)
 }
 
-/// Removes a file, and what processes that were killed while they wrote it have left.
-pub(crate) fn remove_file(path: &Path) {
-    let _ = fs::remove_file(path);
+/// Removes a file, which may be missing, and what processes that were killed while they wrote it have left.
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     remove_unfinished(path);
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     remove_unfinished(path);
     let mut file =
         Builder::new().prefix(&unfinished_prefix(path)).suffix(UNFINISHED).tempfile_in(directory_of(path))?;
+    // Held while it is written: one that nobody holds was left.
+    let _ = file.as_file().try_lock();
     file.write_all(bytes)?;
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
@@ -68,7 +73,8 @@ fn remove_unfinished(path: &Path) {
     for entry in fs::read_dir(directory_of(path)).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(&prefix) && name.ends_with(UNFINISHED) {
+        let is_left = || File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if name.starts_with(&prefix) && name.ends_with(UNFINISHED) && is_left() {
             let _ = fs::remove_file(entry.path());
         }
     }

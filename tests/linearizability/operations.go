@@ -100,7 +100,7 @@ func collect(events []event) histories {
 			}
 			delete(calls, e.call())
 		case "ordered":
-			if isKnown {
+			if isKnown && !known[e.RequestID] {
 				known[e.RequestID] = true
 				add(all.names, "name "+began.at.Who, began.at.AtUs, e.AtUs, e, order{e.RequestID})
 			}

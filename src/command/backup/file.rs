@@ -59,9 +59,10 @@ impl BackupFile {
             if path.exists() && !force {
                 return Err(exists(&path));
             }
-            refuse_planted(&path)?;
-            // A file that a link names is replaced, not the link.
-            if let Ok(linked) = fs::canonicalize(&path) {
+            // A file that a link of ours names is replaced, not the link.
+            if is_link_of_ours(&path)?
+                && let Ok(linked) = fs::canonicalize(&path)
+            {
                 path = linked;
             }
             if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
@@ -114,12 +115,12 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Fails if another user has made a link there: it could name any file of this one.
-fn refuse_planted(path: &Path) -> Result<(), Failure> {
-    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
+/// Returns whether a link is there. Fails if another user has made it: it could name any file of this one.
+fn is_link_of_ours(path: &Path) -> Result<bool, Failure> {
+    let Ok(found) = fs::symlink_metadata(path) else { return Ok(false) };
     let is_ours = found.uid() == 0 || found.uid() == geteuid().as_raw();
     if is_ours || !found.is_symlink() {
-        return Ok(());
+        return Ok(found.is_symlink());
     }
     Err(Failure::usage(format!("{} is a link of another user. Name another file.", path.display())))
 }

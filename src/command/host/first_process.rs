@@ -4,7 +4,8 @@
 //! that it waits for itself, so it runs in a child, and the first process reaps all.
 
 use std::{
-    env, io,
+    env,
+    io::{self, IsTerminal as _},
     process::{self, Command},
 };
 
@@ -28,7 +29,6 @@ pub(super) async fn run() -> io::Result<u8> {
     let mut ended = signal(SignalKind::child())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
     let child = Command::new(env::current_exe()?).args(env::args_os().skip(1)).spawn()?;
     let child = Pid::from_raw(child.id().cast_signed());
     loop {
@@ -38,8 +38,8 @@ pub(super) async fn run() -> io::Result<u8> {
         let passed_on = tokio::select! {
             _ = ended.recv() => continue,
             _ = terminate.recv() => Signal::SIGTERM,
-            _ = interrupt.recv() => Signal::SIGINT,
-            _ = hang_up.recv() => Signal::SIGHUP,
+            // A terminal sends it to both.
+            _ = interrupt.recv() => if io::stdin().is_terminal() { continue } else { Signal::SIGINT },
         };
         // If it has just ended, it is reaped next.
         let _ = kill(child, passed_on);

@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use crate::{
     context::{
-        Caller, ContextArgs, Who, identity, make_private_directory, may_rejoin, refuse_shared, try_lock, write_private,
+        Caller, ContextArgs, Who, identity, make_private_directory, may_rejoin, refuse_shared, remove_file, try_lock,
+        write_private,
     },
     failure::{Failure, NOT_PERMITTED, REFUSED},
     show,
@@ -203,10 +204,7 @@ impl HostDirectory {
     }
 
     fn forget(&self) -> Result<(), Failure> {
-        match fs::remove_file(self.file()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
+        Ok(remove_file(&self.file())?)
     }
 }
 

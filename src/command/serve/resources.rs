@@ -25,7 +25,7 @@ pub(super) fn fit_connections(connections_max: &mut usize) {
     match allowed {
         Ok(allowed) if allowed >= wanted => {}
         Ok(allowed) => {
-            *connections_max = connections_within(allowed);
+            *connections_max = connections_within(allowed).min(*connections_max);
             tracing::warn!(
                 allowed,
                 wanted,
@@ -38,9 +38,9 @@ pub(super) fn fit_connections(connections_max: &mut usize) {
     }
 }
 
-/// Returns how many connections an open-file limit is enough for, with as many more that are about to be closed.
+/// Returns how many connections an open-file limit is enough for, with a few more that are about to be closed.
 fn connections_within(files: u64) -> usize {
-    let connections = (files.saturating_sub(OTHER_FILES) / 2).max(files / 4).max(1);
+    let connections = (files.saturating_sub(OTHER_FILES) * 4 / 5).max(files / 4).max(1);
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn connections_leave_files_for_the_rest_and_for_those_that_make_way() {
-        assert_eq!(connections_within(4_128), 2_000);
-        assert_eq!(connections_within(256), 64);
+        assert_eq!(connections_within(2_048), 1_536);
+        assert_eq!(connections_within(256), 102);
         assert_eq!(connections_within(64), 16);
         assert_eq!(connections_within(1), 1);
     }

@@ -82,7 +82,7 @@ impl Records {
     }
 
     pub(in crate::command) fn remove_coordinator(&self) {
-        remove_file(&self.coordinator_path());
+        let _ = remove_file(&self.coordinator_path());
     }
 
     fn coordinator_path(&self) -> PathBuf {

@@ -107,7 +107,7 @@ impl Handshake {
                 Fault::lasting("it speaks HTTP/1, so it is not a coordinator, or it is a proxy without HTTP/2")
             }
             (_, not_h2) if not_h2 != LENGTH => {
-                Fault::lasting("it does not speak HTTP/2, so it is not a coordinator. Another program has this port")
+                Fault::lasting("it does not speak HTTP/2, so it is not a coordinator. Another program listens there")
             }
             _ => {
                 self.has_answered.store(true, Ordering::SeqCst);

@@ -1,18 +1,24 @@
 //! Runs git.
 
 use std::{
-    env,
-    fs::File,
-    io::{self, Read as _, Seek as _},
+    env, io,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     time::Duration,
 };
 
-use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
 
 /// How long a git command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long to read on after git has ended, if something else holds its output open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 
 /// How many bytes of git's output a reason quotes.
 const QUOTED_BYTES: usize = 3_000;
@@ -54,7 +60,8 @@ impl Git {
         for (variable, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
             command.env_remove(variable);
         }
-        command.env("GIT_TERMINAL_PROMPT", "0");
+        // A worktree says in git's language that it is being made.
+        command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").env_remove("LANGUAGE");
         Self { command }
     }
 
@@ -103,26 +110,48 @@ impl Git {
     }
 }
 
-/// Runs a command until its process ends. It writes to files: a program that one of the user's hooks leaves in the
-/// background keeps a pipe open for as long as it likes.
+/// Runs a command until its process ends. A program that one of the user's hooks leaves in the background may keep its
+/// output open for as long as it likes.
 async fn output(mut command: Command, input: &[u8]) -> io::Result<Output> {
-    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
     if !input.is_empty() {
         command.stdin(Stdio::piped());
     }
-    let mut child = command.spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A command that has failed reads nothing more. Its status says so.
-        let _ = stdin.write_all(input).await;
-    }
-    let status = child.wait().await?;
-    Ok(Output { status, stdout: written(&mut stdout)?, stderr: written(&mut stderr)? })
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut written, mut complained) = (Vec::new(), Vec::new());
+    let read = async {
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A command that has failed reads nothing more. Its status says so.
+                let _ = stdin.write_all(input).await;
+            }
+        };
+        tokio::join!(read_all(stdout, &mut written), read_all(stderr, &mut complained), write)
+    };
+    let end = CancellationToken::new();
+    let ended = async {
+        let status = child.wait().await;
+        end.cancel();
+        status
+    };
+    let read_until_end = async {
+        let too_long = async {
+            end.cancelled().await;
+            sleep(OUTPUT_GRACE).await;
+        };
+        tokio::select! {
+            (stdout, stderr, ()) = read => stdout.and(stderr),
+            () = too_long => Ok(()),
+        }
+    };
+    let (status, read) = tokio::join!(ended, read_until_end);
+    read?;
+    Ok(Output { status: status?, stdout: written, stderr: complained })
 }
 
-fn written(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+async fn read_all(from: Option<impl AsyncRead + Unpin>, to: &mut Vec<u8>) -> io::Result<()> {
+    match from {
+        Some(mut from) => from.read_to_end(to).await.map(drop),
+        None => Ok(()),
+    }
 }

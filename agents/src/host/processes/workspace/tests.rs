@@ -437,6 +437,11 @@ async fn a_worktree_that_git_was_killed_over_is_made_again() {
         .script(&workspace.root, "rm file; cd \"$(git rev-parse --git-dir)\"; rm index; echo initializing >locked");
     workspace.prepare().await.expect("prepared");
     assert_eq!(repository.script(&workspace.root, "git status --porcelain"), "");
+    // Killed even earlier.
+    let early = "cd \"$(git rev-parse --git-dir)\"; echo initializing >locked; rm -r \"$OLDPWD\"/* \"$OLDPWD\"/.git*";
+    repository.script(&workspace.root, early);
+    workspace.prepare().await.expect("prepared");
+    assert_eq!(repository.script(&workspace.root, "git status --porcelain"), "");
     assert!(workspace.clean().await.is_none());
 }
 
@@ -453,6 +458,7 @@ async fn a_worktree_whose_restoration_was_killed_is_restored() {
 
     // Without that, what is there is someone's.
     repository.script(&workspace.root, "rm .git; echo mine >file");
-    let _ = workspace.prepare().await;
+    workspace.prepare().await.expect("prepared");
+    assert_eq!(repository.script(&workspace.root, "git status --porcelain"), " M file\n");
     assert_eq!(repository.script(&workspace.root, "cat file"), "mine\n");
 }

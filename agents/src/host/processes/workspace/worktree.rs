@@ -2,14 +2,20 @@
 //! elsewhere.
 
 use std::{
+    collections::HashMap,
     fmt::Display,
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::{
+    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
+    time::sleep,
+};
 
 use super::{
     git::{Git, Registration},
@@ -51,14 +57,13 @@ impl Worktree {
         };
         let common = self.common_directory().await.map_err(failed)?;
         let _lock = lock(&common).await.map_err(failed)?;
-        if self.is_half_made(root, &common) {
-            // Nobody has worked in it.
-            Git::at(&self.repository)
-                .run(&["worktree", "remove", "--force", "--force", &root.display().to_string()])
-                .await
-                .map_err(failed)?;
+        if let Some(half_made) = half_made(root, &common) {
+            self.undo(root, &half_made).await.map_err(failed)?;
         }
         if root.join(".git").exists() {
+            registered(root, &common)
+                .into_iter()
+                .for_each(|registered| _ = fs::remove_file(registered.join(RESTORING)));
             return self.registration(root, &common).await.map(drop).map_err(|why| {
                 StartError::here_only(format!(
                     "{} is not a worktree of {} any more: {why}. Move what you need out of it, and remove the directory.",
@@ -123,10 +128,15 @@ impl Worktree {
         Ok(Registration { git_directory, common_directory })
     }
 
-    /// Returns whether git was killed while it made this worktree: until it is complete, git keeps it locked.
-    fn is_half_made(&self, root: &Path, common: &Path) -> bool {
-        let reason = registered(root, common).map(|registered| fs::read_to_string(registered.join("locked")));
-        reason.is_some_and(|reason| reason.is_ok_and(|reason| reason.trim() == "initializing"))
+    /// Undoes what git was killed over. Nobody has worked in it.
+    async fn undo(&self, root: &Path, half_made: &Path) -> Result<(), String> {
+        let remove = ["worktree", "remove", "--force", "--force", &root.display().to_string()];
+        let removed = Git::at(&self.repository).run(&remove).await;
+        if removed.is_err() && fs::remove_dir(root).is_ok() | !root.exists() {
+            // Git had made no more than an empty directory.
+            return fs::remove_dir_all(half_made).map_err(|error| format!("{}: {error}", half_made.display()));
+        }
+        removed.map(drop)
     }
 
     /// Makes the directory of a worktree again that the repository still knows: with what was staged, and with its log.
@@ -137,10 +147,14 @@ impl Worktree {
             fs::write(&restoring, "").map_err(failed)?;
             fs::create_dir_all(root).map_err(failed)?;
         }
-        // If this was killed before, one of the files may be incomplete. Otherwise they are someone's.
-        let checkout: &[&str] =
-            if restoring.exists() { &["checkout-index", "--all", "--force"] } else { &["checkout-index", "--all"] };
-        Git::at(root).filling(root, registered).run(checkout).await?;
+        let git = || Git::at(root).filling(root, registered);
+        if restoring.exists() {
+            // If this was killed before, one of the files is incomplete.
+            git().run(&["checkout-index", "--all", "--force"]).await?;
+        } else {
+            // What is there is someone's and stays, which git calls a failure.
+            let _ = git().run(&["checkout-index", "--all"]).await;
+        }
         // Last: with it, the worktree counts as complete.
         fs::write(root.join(".git"), format!("gitdir: {}\n", registered.display())).map_err(failed)?;
         let _ = fs::remove_file(restoring);
@@ -185,14 +199,26 @@ fn registered(root: &Path, common: &Path) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(is_it)
 }
 
-/// Waits until no other host adds or removes a worktree of this repository.
-async fn lock(common: &Path) -> Result<File, String> {
+/// Returns what the repository keeps of a worktree at this path over which git was killed: until it is complete, git
+/// keeps it locked.
+fn half_made(root: &Path, common: &Path) -> Option<PathBuf> {
+    let registered = registered(root, common)?;
+    let reason = fs::read_to_string(registered.join("locked")).ok()?;
+    (reason.trim() == "initializing").then_some(registered)
+}
+
+/// Waits for the members of this host that came before, and until no other host adds or removes a worktree of this
+/// repository.
+async fn lock(common: &Path) -> Result<(OwnedMutexGuard<()>, File), String> {
+    static QUEUES: LazyLock<Mutex<HashMap<PathBuf, Arc<AsyncMutex<()>>>>> = LazyLock::new(Mutex::default);
+    let queue = Arc::clone(QUEUES.lock().entry(common.to_owned()).or_default());
+    let turn = queue.lock_owned().await;
     let failed = |error: &dyn Display| format!("{LOCK} in {}: {error}", common.display());
     let file = File::options().create(true).append(true).open(common.join(LOCK)).map_err(|error| failed(&error))?;
     let began = Instant::now();
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok((turn, file)),
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
             Err(TryLockError::WouldBlock) if began.elapsed() >= LOCK_PATIENCE => {
                 let busy =
