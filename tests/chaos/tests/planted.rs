@@ -248,8 +248,9 @@ async fn broken_beside_hostile_members(bug: Bug) -> Vec<Promise> {
     let file = directory.path().join("store");
     // In memory it is fast enough to exceed a quota by far. Only a file has a size.
     let url = if bug == Bug::NoQuota { "memory:".to_owned() } else { format!("embedded:{}", file.display()) };
-    // Small enough to be filled at once.
-    let limits = Limits { team_bytes_max: 1 << 20, ..Limits::default() };
+    // Small enough to be filled at once, and to be exceeded however busy the machine is.
+    let team_bytes_max = if bug == Bug::NoQuota { 256 << 10 } else { 1 << 20 };
+    let limits = Limits { team_bytes_max, ..Limits::default() };
     let addresses = coordinators_on(&url, limits, bug, &stop).await;
     let port = addresses[0].rsplit(':').next().unwrap().parse().unwrap();
     let history = directory.path().join("history");
