@@ -143,7 +143,7 @@ impl Coordinator {
             if extent.entries <= inbox::SHARE_ENTRIES {
                 continue;
             }
-            let flood = inbox::flood(self.decoded_entries(namespace, inbox, WHOLE_INBOX).await?, sender);
+            let flood = inbox::flood(self.decoded_entries(namespace, inbox, WHOLE_INBOX).await?, sender, &self.limits);
             for batch in flood.chunks(CLEARED_AT_ONCE) {
                 self.decide(namespace, &[], |tx| inbox::clear_flood(tx, owner, batch)).await?;
             }

@@ -146,10 +146,16 @@ impl Leaving {
     }
 }
 
-/// Returns what a member that was stopped by force has in an inbox, except its latest messages: a share, which takes no
-/// room from anyone.
-pub fn flood(entries: Vec<(u64, InboxEntry)>, sender: &str) -> Vec<Leaving> {
+/// Returns the flood of a member that was stopped by force: what it has in an inbox, if that is more than half of what
+/// fits, except its latest messages: a share, which takes no room from anyone. Less than that is its work, of which
+/// nothing is lost.
+pub fn flood(entries: Vec<(u64, InboxEntry)>, sender: &str, limits: &Limits) -> Vec<Leaving> {
     let sender = EntrySender::Member(sender.to_lowercase());
+    let its = entries.iter().map(|(_, entry)| entry).filter(|entry| entry.sender == sender);
+    let (count, bytes) = its.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + u64::from(entry.bytes)));
+    if count <= limits.inbox_entries_max / 2 && bytes <= limits.inbox_bytes_max / 2 {
+        return Vec::new();
+    }
     let its = entries.into_iter().filter(|(_, entry)| entry.sender == sender);
     let its: Vec<Leaving> = its.map(|(sequence, entry)| Leaving::withdrawn(sequence, entry.message_id)).collect();
     let kept = its.len().min(usize::try_from(SHARE_ENTRIES).unwrap_or(usize::MAX));
@@ -219,6 +225,17 @@ mod tests {
             assert_eq!(InboxEntry::decode(&written.encode()), Some(written));
         }
         assert_eq!(InboxEntry::decode(b"too short"), None);
+    }
+
+    #[test]
+    fn only_a_flood_of_a_stopped_member_leaves() {
+        let limits = Limits { inbox_entries_max: 100, inbox_bytes_max: 1 << 20, ..Limits::default() };
+        let inbox = |count: u64, bytes: u32| (0..count).map(|at| (at, entry("eve", bytes))).collect::<Vec<_>>();
+        let leaves = |entries, sender: &str| flood(entries, sender, &limits).len();
+        assert_eq!(leaves(inbox(50, 100), "eve"), 0);
+        assert_eq!(leaves(inbox(51, 100), "Eve"), 35);
+        assert_eq!(leaves(inbox(51, 100), "bob"), 0);
+        assert_eq!(leaves(inbox(20, 30_000), "eve"), 4, "their bytes count, too");
     }
 
     #[test]
