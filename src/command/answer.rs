@@ -1,6 +1,6 @@
 //! `teamwire approve` and `teamwire reject`: answer requests.
 
-use std::io::{IsTerminal as _, stderr, stdin};
+use std::io::stdin;
 
 use clap::Args;
 use teamwire_client::v1;
@@ -9,7 +9,11 @@ use teamwire_proto::{
     v1::{RequestKind, RequestState},
 };
 
-use super::{Output, confirm::ask, id, shown};
+use super::{
+    Output,
+    confirm::{ask, has_terminal},
+    id, shown,
+};
 use crate::{
     context::{ContextArgs, Who},
     failure::{Failure, REFUSED},
@@ -142,8 +146,7 @@ fn confirm(request: &v1::Request, yes: bool, output: Output) -> Result<(), Failu
 
 /// Returns whether a person is there to be asked about a request that is still open.
 fn asks(request: &v1::Request, yes: bool, output: Output) -> bool {
-    let has_person = stdin().is_terminal() && stderr().is_terminal();
-    !yes && !output.json && has_person && request.state() == RequestState::Pending
+    !yes && !output.json && has_terminal() && request.state() == RequestState::Pending
 }
 
 /// Asks why a request is rejected: the decision is final, and without a reason its author does not know what to change.

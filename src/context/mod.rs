@@ -24,7 +24,9 @@ pub(crate) use self::{
     caller::{Caller, Who},
     endpoint::socket_path,
     identities::identity,
-    private_file::{make_private_directory, refuse_shared, remove_file, try_lock, write_private, write_public},
+    private_file::{
+        directory_of, make_private_directory, refuse_shared, remove_file, try_lock, write_private, write_public,
+    },
     runner::{is_within_runner, refuse_within_runner},
 };
 use crate::failure::Failure;

@@ -59,7 +59,8 @@ fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-fn directory_of(path: &Path) -> &Path {
+/// Returns the directory that a file is in.
+pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -583,14 +583,14 @@ fn make_repository(path: &std::path::Path) {
     git(path, &["commit", "--quiet", "--message", "first"]);
 }
 
-/// Returns the children of a process that were not reaped, each with its state.
-fn children_of(parent: u32) -> Vec<(u32, String)> {
+/// Returns the children of a process that were not reaped.
+fn children_of(parent: u32) -> Vec<u32> {
     let child = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?.to_owned();
-        (fields.next()?.parse() == Ok(parent)).then_some((pid, state))
+        // Its state, then its parent.
+        let its_parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
+        (its_parent.parse() == Ok(parent)).then_some(pid)
     };
     fs::read_dir("/proc").unwrap().flatten().filter_map(child).collect()
 }
@@ -612,15 +612,15 @@ fn a_host_that_is_the_first_process_of_a_container_reaps_what_its_members_leave(
     );
     let host = world.spawn_shell("gpu-1", &script);
     host.await_said("is ready");
-    let first = children_of(host.id())[0].0;
+    let first = children_of(host.id())[0];
     lead.start("backend");
     // What a killed runner started has no parent any more.
     let is_runner = |pid: &u32| {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&command).contains("run\0backend")
     };
-    let [(inner, _)] = &children_of(first)[..] else { panic!("{:?}", children_of(first)) };
-    let runner = children_of(*inner).into_iter().map(|(pid, _)| pid).find(is_runner).expect("the runner");
+    let [inner] = children_of(first)[..] else { panic!("{:?}", children_of(first)) };
+    let runner = children_of(inner).into_iter().find(is_runner).expect("the runner");
     kill_process(runner);
     host.await_said("backend has ended");
     eventually("all are reaped", || (children_of(first).len() == 1).then_some(()));

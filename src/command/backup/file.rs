@@ -14,7 +14,10 @@ use teamwire_server::store::backup::{Checker, Counts, Header};
 use tempfile::NamedTempFile;
 
 use super::{failed, summary};
-use crate::failure::{Failure, REFUSED};
+use crate::{
+    context::directory_of,
+    failure::{Failure, REFUSED},
+};
 
 /// Where a backup goes.
 enum Target {
@@ -109,10 +112,6 @@ impl BackupFile {
         File::open(directory_of(&path)).and_then(|directory| directory.sync_all()).map_err(cannot)?;
         Ok((header, counts, bytes))
     }
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns whether a link is there. Fails if another user has made it: it could name any file of this one.

@@ -39,7 +39,8 @@ impl Confirm {
     }
 }
 
-fn has_terminal() -> bool {
+/// Returns whether a person can be asked.
+pub(in crate::command) fn has_terminal() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 

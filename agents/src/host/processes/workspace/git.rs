@@ -10,9 +10,8 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::Command,
-    time::{sleep, timeout},
+    time::timeout,
 };
-use tokio_util::sync::CancellationToken;
 
 /// How long a git command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -119,34 +118,26 @@ async fn output(mut command: Command, input: &[u8]) -> io::Result<Output> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (mut written, mut complained) = (Vec::new(), Vec::new());
-    let read = async {
+    let status = {
         let write = async {
             if let Some(mut stdin) = stdin {
                 // A command that has failed reads nothing more. Its status says so.
                 let _ = stdin.write_all(input).await;
             }
         };
-        tokio::join!(read_all(stdout, &mut written), read_all(stderr, &mut complained), write)
-    };
-    let end = CancellationToken::new();
-    let ended = async {
-        let status = child.wait().await;
-        end.cancel();
-        status
-    };
-    let read_until_end = async {
-        let too_long = async {
-            end.cancelled().await;
-            sleep(OUTPUT_GRACE).await;
+        let exchange = async {
+            let (stdout, stderr, ()) =
+                tokio::join!(read_all(stdout, &mut written), read_all(stderr, &mut complained), write);
+            stdout.and(stderr)
         };
-        tokio::select! {
-            (stdout, stderr, ()) = read => stdout.and(stderr),
-            () = too_long => Ok(()),
-        }
+        tokio::pin!(exchange);
+        let (exchanged, status) = tokio::select! {
+            exchanged = &mut exchange => (exchanged, child.wait().await),
+            status = child.wait() => (timeout(OUTPUT_GRACE, exchange).await.unwrap_or(Ok(())), status),
+        };
+        exchanged.and(status)?
     };
-    let (status, read) = tokio::join!(ended, read_until_end);
-    read?;
-    Ok(Output { status: status?, stdout: written, stderr: complained })
+    Ok(Output { status, stdout: written, stderr: complained })
 }
 
 async fn read_all(from: Option<impl AsyncRead + Unpin>, to: &mut Vec<u8>) -> io::Result<()> {

@@ -57,13 +57,14 @@ impl Worktree {
         };
         let common = self.common_directory().await.map_err(failed)?;
         let _lock = lock(&common).await.map_err(failed)?;
-        if let Some(half_made) = half_made(root, &common) {
+        let mut registered = registered(root, &common);
+        if let Some(half_made) = registered.take_if(|registered| is_half_made(registered)) {
             self.undo(root, &half_made).await.map_err(failed)?;
         }
         if root.join(".git").exists() {
-            registered(root, &common)
-                .into_iter()
-                .for_each(|registered| _ = fs::remove_file(registered.join(RESTORING)));
+            if let Some(registered) = registered {
+                let _ = fs::remove_file(registered.join(RESTORING));
+            }
             return self.registration(root, &common).await.map(drop).map_err(|why| {
                 StartError::here_only(format!(
                     "{} is not a worktree of {} any more: {why}. Move what you need out of it, and remove the directory.",
@@ -72,7 +73,7 @@ impl Worktree {
                 ))
             });
         }
-        match registered(root, &common) {
+        match registered {
             Some(registered) => self.restore(root, &registered).await,
             None => self.add(root).await,
         }
@@ -199,12 +200,9 @@ fn registered(root: &Path, common: &Path) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(is_it)
 }
 
-/// Returns what the repository keeps of a worktree at this path over which git was killed: until it is complete, git
-/// keeps it locked.
-fn half_made(root: &Path, common: &Path) -> Option<PathBuf> {
-    let registered = registered(root, common)?;
-    let reason = fs::read_to_string(registered.join("locked")).ok()?;
-    (reason.trim() == "initializing").then_some(registered)
+/// Returns whether git was killed while it made a worktree: until it is complete, git keeps it locked.
+fn is_half_made(registered: &Path) -> bool {
+    fs::read_to_string(registered.join("locked")).is_ok_and(|reason| reason.trim() == "initializing")
 }
 
 /// Waits for the members of this host that came before, and until no other host adds or removes a worktree of this
