@@ -11,12 +11,12 @@ use std::{
 use parking_lot::Mutex;
 use teamwire_proto::{Reason, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     bounds::Class,
     bucket::{Bucket, Rate},
     generations::{CredentialGenerations, Generation},
+    open_connection::OpenConnection,
     shared::{SharedBudget, semaphore},
 };
 
@@ -77,13 +77,14 @@ impl ConnectionGuard {
     }
 
     /// Has the connection count for a generation that has just presented its credential over it, or refuses that.
-    pub fn renew(&mut self, generation: Generation, evict: CancellationToken) -> Result<(), Refusal> {
+    pub fn renew(&mut self, generation: Generation, connection: OpenConnection) -> Result<(), Refusal> {
         if generation == self.generation {
             self.account.note(generation);
             return Ok(());
         }
         let max = self.account.shared.shares.connections_per_credential_max;
-        let renewed = self.account.connections.lock().renew((self.generation, self.number), generation, evict, max);
+        let renewed =
+            self.account.connections.lock().renew((self.generation, self.number), generation, connection, max);
         self.account.count_closed(renewed.ok_or_else(|| self.account.too_many_connections())?);
         self.generation = generation;
         Ok(())
@@ -206,16 +207,16 @@ impl Account {
         })
     }
 
-    /// Counts a connection of a generation that has just presented its credential, or refuses it. `evict` is cancelled
-    /// when the connection must be closed because two newer lives have presented theirs.
+    /// Counts a connection of a generation that has just presented its credential, or refuses it. It must be closed
+    /// when two newer lives have presented theirs, or when it is idle and another one needs its place.
     pub fn connection(
         self: &Arc<Self>,
         generation: Generation,
-        evict: CancellationToken,
+        connection: OpenConnection,
     ) -> Result<ConnectionGuard, Refusal> {
         let mut generations = self.connections.lock();
         self.count_closed(generations.note(generation));
-        let number = generations.add(evict, self.shared.shares.connections_per_credential_max);
+        let number = generations.add(connection, self.shared.shares.connections_per_credential_max);
         drop(generations);
         let number = number.ok_or_else(|| self.too_many_connections())?;
         Ok(ConnectionGuard { account: Arc::clone(self), generation, number })

@@ -7,8 +7,7 @@
 
 use std::{collections::HashMap, mem};
 
-use tokio_util::sync::CancellationToken;
-
+use super::open_connection::OpenConnection;
 use crate::domain::secret::SecretHash;
 
 /// Which of the credentials that share an account.
@@ -32,8 +31,17 @@ pub(super) struct CredentialGenerations {
 #[derive(Debug, Default)]
 struct Connections {
     generation: Generation,
-    /// What closes each of them.
-    open: HashMap<u64, CancellationToken>,
+    open: HashMap<u64, OpenConnection>,
+}
+
+impl Connections {
+    /// Closes the connection that has been idle for longest. `None` if none is idle.
+    fn close_longest_idle(&mut self) -> Option<()> {
+        let idle = self.open.iter().filter_map(|(number, connection)| Some((connection.calls.idle_since()?, *number)));
+        let (_, number) = idle.min()?;
+        self.open.remove(&number)?.evict.cancel();
+        Some(())
+    }
 }
 
 impl CredentialGenerations {
@@ -51,17 +59,18 @@ impl CredentialGenerations {
             return 0;
         }
         let over = mem::replace(&mut self.newest, Connections { generation, ..Connections::default() }).open;
-        over.values().for_each(CancellationToken::cancel);
+        over.values().for_each(|connection| connection.evict.cancel());
         over.len()
     }
 
-    /// Adds a connection of the newest generation. Returns its number. `None` if the generation has too many.
-    pub(super) fn add(&mut self, evict: CancellationToken, max: usize) -> Option<u64> {
+    /// Adds a connection of the newest generation. If that has too many, closes the one that has been idle for longest.
+    /// Returns the new one's number. `None` if none is idle.
+    pub(super) fn add(&mut self, connection: OpenConnection, max: usize) -> Option<u64> {
         if self.newest.open.len() >= max {
-            return None;
+            self.newest.close_longest_idle()?;
         }
         self.added += 1;
-        self.newest.open.insert(self.added, evict);
+        self.newest.open.insert(self.added, connection);
         Some(self.added)
     }
 
@@ -71,16 +80,16 @@ impl CredentialGenerations {
         &mut self,
         (from, number): (Generation, u64),
         to: Generation,
-        evict: CancellationToken,
+        connection: OpenConnection,
         max: usize,
     ) -> Option<usize> {
         if self.is_newest(to) && self.newest.open.len() >= max {
-            return None;
+            self.newest.close_longest_idle()?;
         }
         // First, so that it isn't closed itself.
         self.remove(from, number);
         let over = self.note(to);
-        self.newest.open.insert(number, evict);
+        self.newest.open.insert(number, connection);
         Some(over)
     }
 

@@ -7,8 +7,8 @@
 //!
 //! - [`bounds`]: how large budgets are. [`bucket`]: limits rates. [`account`]: what a credential has used.
 //!   [`memory`]: the memory that calls take.
-//! - [`generations`]: the credentials of a member, one after the other, which share an account. [`accounts`]: all
-//!   accounts.
+//! - [`generations`]: the credentials of a member, one after the other, which share an account. [`open_connection`]:
+//!   one of their connections. [`accounts`]: all accounts.
 //! - [`shared`]: what all accounts share.
 //! - [`known`]: the credentials that a connection has shown.
 //!
@@ -24,6 +24,7 @@ mod bucket;
 mod generations;
 mod known;
 mod memory;
+mod open_connection;
 mod shared;
 
 pub use self::{
@@ -33,6 +34,7 @@ pub use self::{
     generations::Generation,
     known::ShownCredentials,
     memory::{ByteLease, ReadPermit, RequestLease},
+    open_connection::{OpenCall, OpenCalls, OpenConnection},
     shared::Refusals,
 };
 

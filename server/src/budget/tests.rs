@@ -104,7 +104,7 @@ async fn streams_and_connections_are_bounded_per_credential_and_closing_one_make
     names(&ann.stream().unwrap_err(), Class::Streams, "2");
     drop(one);
     ann.stream().unwrap();
-    let connect = |account: &Arc<Account>| account.connection(Generation::None, CancellationToken::new());
+    let connect = |account: &Arc<Account>| account.connection(Generation::None, OpenConnection::default());
     let connection = connect(&ann).unwrap();
     names(&connect(&ann).unwrap_err(), Class::Connections, "1");
     drop(connect(&of(&budgets, "bob")).unwrap());
@@ -123,8 +123,9 @@ async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections
         ann
     };
     let connect = |credential: &str| {
-        let evict = CancellationToken::new();
-        ann(credential).connection(generation(credential), evict.clone()).map(|guard| (guard, evict))
+        let connection = OpenConnection::default();
+        let evict = connection.evict.clone();
+        ann(credential).connection(generation(credential), connection).map(|guard| (guard, evict))
     };
     let is_closed = |(_, evict): &(ConnectionGuard, CancellationToken)| evict.is_cancelled();
     let known = ShownCredentials::default();

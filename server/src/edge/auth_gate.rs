@@ -21,7 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::slots::ConnectionSlot;
-use crate::budget::{Account, Generation, ShownCredentials};
+use crate::budget::{Account, Generation, OpenCall, ShownCredentials};
 
 /// The gate of a connection.
 #[derive(Debug, Default)]
@@ -79,17 +79,19 @@ impl AuthGate {
     }
 }
 
-/// A call over a connection with a gate.
+/// A call over a connection with a gate. It is under way until this is dropped.
 #[derive(Debug)]
 pub struct GatedCall {
     gate: Arc<AuthGate>,
     has_presented: AtomicBool,
+    _open: Option<OpenCall>,
 }
 
 impl GatedCall {
     /// Makes a call that has presented nothing yet.
     pub fn new(gate: Arc<AuthGate>) -> Self {
-        Self { gate, has_presented: AtomicBool::new(false) }
+        let open = gate.slot.as_ref().map(|slot| slot.calls().begin());
+        Self { gate, has_presented: AtomicBool::new(false), _open: open }
     }
 
     /// Returns what ends the decision on the call: keep it until the reply has begun.
@@ -100,6 +102,11 @@ impl GatedCall {
     /// Returns the address that the call comes from.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.gate.peer
+    }
+
+    /// Returns what keeps the connection from being idle until the reply has ended. `None` if it needs no slot.
+    pub fn reply(&self) -> Option<OpenCall> {
+        Some(self.gate.slot.as_ref()?.calls().begin())
     }
 
     /// Records that the whole request has arrived, with a credential that can be looked up.

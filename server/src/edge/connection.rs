@@ -40,7 +40,7 @@ pub struct Connection<S> {
     /// `None` if the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Ready when the connection must make way for another one; once its gate is open, when its member has begun two
-    /// more lives.
+    /// more lives, or needs its place.
     eviction: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The deadline if the connection loads the console's page.
     page_deadline: Instant,
@@ -87,7 +87,7 @@ impl<S> Connection<S> {
     /// Has the connection of a member wait until it must be closed, or fails if it must be now.
     fn await_next_eviction(&mut self) -> io::Result<()> {
         let Some(evict) = self.gate.next_eviction() else {
-            tracing::debug!(peer = %self.peer, "closed: its member has begun two more lives since");
+            tracing::debug!(peer = %self.peer, "closed: its member has begun two more lives, or needed the place of an idle connection");
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         self.eviction = Box::pin(evict.cancelled_owned());

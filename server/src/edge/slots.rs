@@ -3,7 +3,8 @@
 //! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers
 //! make way: if an address already has its full share of strangers, a newcomer from it replaces the oldest of them. If
 //! all slots are taken, it replaces the oldest stranger of the address with the most (remote ones first). An
-//! *established* connection keeps its slot until its member has called in two later lives, unless other members use it.
+//! *established* connection keeps its slot until its member has called in two later lives, or opens one too many while
+//! this one is idle, unless other members use it.
 //! Some slots are for leads and the operator: others get in as strangers, but are not established there.
 
 use std::{
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use teamwire_proto::Refusal;
 use tokio_util::sync::CancellationToken;
 
-use crate::budget::{Account, AccountKey, Budgets, Class, ConnectionGuard, Generation};
+use crate::budget::{Account, AccountKey, Budgets, Class, ConnectionGuard, Generation, OpenCalls, OpenConnection};
 
 /// How many bits of an IPv6 address count: a machine may have all addresses of such a network.
 const IPV6_BITS: u32 = 64;
@@ -61,6 +62,7 @@ pub(super) struct ConnectionSlot {
     number: u64,
     evict: CancellationToken,
     pushes_out: bool,
+    calls: Arc<OpenCalls>,
     owner: Mutex<Option<Owner>>,
 }
 
@@ -72,7 +74,7 @@ struct Owner {
     is_reserved: bool,
     /// Whether the credential is only good for getting another one.
     only_exchanges: bool,
-    /// Cancelled when the owner has begun two more generations.
+    /// Cancelled when the owner has begun two more generations, or needs the place of this idle connection.
     evict: CancellationToken,
     /// Who else has last shown a valid credential on it. A proxy carries calls of several members over one connection.
     other: Option<(Arc<Account>, Generation)>,
@@ -102,7 +104,8 @@ impl ConnectionSlots {
         state.admitted += 1;
         let (number, evict) = (state.admitted, CancellationToken::new());
         state.strangers.entry(address).or_default().push_back(Stranger { number, evict: evict.clone() });
-        Some(ConnectionSlot { slots: Arc::clone(self), address, number, evict, pushes_out, owner: Mutex::default() })
+        let (slots, calls, owner) = (Arc::clone(self), Arc::default(), Mutex::default());
+        Some(ConnectionSlot { slots, address, number, evict, pushes_out, calls, owner })
     }
 }
 
@@ -161,10 +164,19 @@ impl ConnectionSlot {
             let (account, generation) =
                 owner.other.take().filter(|(account, generation)| account.is_newest(*generation))?;
             let evict = CancellationToken::new();
-            owner.connection = account.connection(generation, evict.clone()).ok()?;
+            owner.connection = account.connection(generation, self.connection(&evict)).ok()?;
             owner.evict = evict;
         }
         Some(owner.evict.clone())
+    }
+
+    fn connection(&self, evict: &CancellationToken) -> OpenConnection {
+        OpenConnection { evict: evict.clone(), calls: Arc::clone(&self.calls) }
+    }
+
+    /// Returns the calls that are under way on the connection.
+    pub(super) fn calls(&self) -> &Arc<OpenCalls> {
+        &self.calls
     }
 
     /// Returns the account for which the connection counts. `None` if it is a stranger.
@@ -191,7 +203,7 @@ impl ConnectionSlot {
         if let Some(owner) = &mut *owner {
             if owner.connection.is_of(account) {
                 // A member that joins again may use the same connection.
-                return owner.connection.renew(generation, owner.evict.clone());
+                return owner.connection.renew(generation, self.connection(&owner.evict));
             }
             if only_exchanges {
                 return Ok(());
@@ -203,7 +215,7 @@ impl ConnectionSlot {
             }
         }
         let evict = owner.as_ref().map_or_else(CancellationToken::new, |owner| owner.evict.clone());
-        let connection = account.connection(generation, evict.clone())?;
+        let connection = account.connection(generation, self.connection(&evict))?;
         let bounds = self.slots.bounds;
         let mut state = self.slots.state.lock();
         let was_counted = owner.as_ref().is_some_and(|owner| !owner.is_reserved);
@@ -257,6 +269,8 @@ fn address_of(peer: SocketAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         budget::{Rates, Refusals, Shares},
@@ -368,6 +382,38 @@ mod tests {
         drop(hers.pop());
         fifth.establish(&ann, Generation::None, false).unwrap();
         assert_eq!(slots.state.lock().established, 24);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_too_many_takes_the_place_of_the_one_that_has_been_idle_for_longest() {
+        let slots = slots(100, 0, 100);
+        let ann = account(&slots, "ann", false);
+        let connect = || slots.admit(peer("192.0.2.1")).unwrap();
+        let mut hers = Vec::new();
+        for _ in 0..4 {
+            let slot = connect();
+            slot.establish(&ann, Generation::None, false).unwrap();
+            hers.push(slot);
+        }
+        let [streams, idle, was_used, _] = &hers[..] else { panic!() };
+        let stream = streams.calls().begin();
+        drop(idle.calls().begin());
+        tokio::time::advance(Duration::from_secs(20)).await;
+        drop(was_used.calls().begin());
+        connect().establish(&ann, Generation::None, false).expect_err("none has been idle for long");
+        tokio::time::advance(Duration::from_secs(20)).await;
+        let (fifth, sixth, seventh) = (connect(), connect(), connect());
+        for slot in [&fifth, &sixth] {
+            slot.establish(&ann, Generation::None, false).unwrap();
+        }
+        let is_closed: Vec<bool> = hers.iter().map(|slot| slot.next_eviction().is_none()).collect();
+        assert_eq!(is_closed, [false, true, false, true]);
+        seventh.establish(&ann, Generation::None, false).expect_err("the others are in use");
+        drop(stream);
+        tokio::time::advance(Duration::from_secs(40)).await;
+        drop((fifth.calls().begin(), sixth.calls().begin()));
+        seventh.establish(&ann, Generation::None, false).unwrap();
+        assert!(was_used.next_eviction().is_none() && streams.next_eviction().is_some());
     }
 
     /// Calls over a connection with the credential of a generation of a member.

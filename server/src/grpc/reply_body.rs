@@ -19,7 +19,10 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Status, body::Body};
 
 use super::{call::Call, cost::Spent};
-use crate::budget::ByteLease;
+use crate::{
+    budget::{ByteLease, OpenCall},
+    edge::auth_gate::GatedCall,
+};
 
 /// How many bytes a connection gets at once, and so how many of each reply wait in it at most.
 const PIECE_BYTES: usize = 8 * 1024;
@@ -32,6 +35,8 @@ struct ReplyBody {
     waiting: Arc<Mutex<UnreadReply>>,
     /// What the call has used up until its reply has ended.
     spent: Option<Spent>,
+    /// Keeps the connection from being idle.
+    open: Option<OpenCall>,
     write_timeout: Duration,
     reaper: Option<AbortOnDropHandle<()>>,
 }
@@ -40,7 +45,7 @@ struct ReplyBody {
 pub(super) async fn charge(call: &Call, reply: Response<Body>, write_timeout: Duration) -> Response<Body> {
     let Some(mut spent) = call.cost.take() else { return reply };
     if spent.is_of_stream() {
-        return reply.map(|body| Body::new(ReplyBody::of_stream(body, spent, write_timeout)));
+        return reply.map(|body| Body::new(ReplyBody::of_stream(body, spent, write_timeout).of(call)));
     }
     if !spent.is_of_read() {
         return reply;
@@ -48,7 +53,7 @@ pub(super) async fn charge(call: &Call, reply: Response<Body>, write_timeout: Du
     let (parts, mut body) = reply.into_parts();
     let (first, next) = if body.is_end_stream() { Default::default() } else { first_bytes(&mut body).await };
     let lease = spent.read(first.len(), call.examined(), PIECE_BYTES).await;
-    Response::from_parts(parts, Body::new(ReplyBody::of_reply(first, lease, (next, body), write_timeout)))
+    Response::from_parts(parts, Body::new(ReplyBody::of_reply(first, lease, (next, body), write_timeout).of(call)))
 }
 
 /// Encodes a reply: its only message is the first frame of its body. Otherwise returns what comes instead.
@@ -97,7 +102,13 @@ impl ReplyBody {
         write_timeout: Duration,
     ) -> Self {
         let waiting = UnreadReply { bytes, lease, pieces: 0, next, rest: Some(rest), is_watched: false };
-        Self { waiting: Arc::new(Mutex::new(waiting)), spent, write_timeout, reaper: None }
+        Self { waiting: Arc::new(Mutex::new(waiting)), spent, open: None, write_timeout, reaper: None }
+    }
+
+    /// Makes it a part of a call.
+    fn of(mut self, call: &Call) -> Self {
+        self.open = call.gated.as_ref().and_then(GatedCall::reply);
+        self
     }
 }
 
