@@ -90,7 +90,7 @@ fn doing(program: &v1::Program) -> Vec<String> {
 pub(super) fn note(member: &v1::Member) -> String {
     let mut notes = Vec::new();
     if let Some(failed) = &member.failed_turns {
-        notes.push(format!("failing: {}", failed_turns(failed)));
+        notes.push(format!("failing since {}: {}", time(failed.since.as_ref()), failed_turns(failed)));
     }
     if let Some(program) = &member.program {
         notes.extend(doing(program));
@@ -115,7 +115,7 @@ pub(super) fn note(member: &v1::Member) -> String {
         notes.push(format!("has not started yet ({})", member.pending_order));
     }
     if !member.last_summary.is_empty() && member.exit.is_none() {
-        notes.push(one_line(&member.last_summary));
+        notes.push(format!("{} at {}", one_line(&member.last_summary), time(member.last_summary_at.as_ref())));
     }
     notes.join("; ")
 }

@@ -514,6 +514,27 @@ fn a_caller_that_repeats_refused_calls_without_a_pause_waits_for_each_answer() {
 }
 
 #[test]
+fn an_address_guesses_credentials_slowly_and_its_members_get_in_all_the_same() {
+    let world = World::configured("[shares]\nreads_per_credential_max = 1\n");
+    world.create_team("acme");
+    let ann = world.join("ann");
+    Runtime::new().unwrap().block_on(async {
+        let wires = [Wire::connect(&world).await, Wire::connect(&world).await, Wire::connect(&world).await];
+        let began = Instant::now();
+        let (_, secret) = ann.rsplit_once(':').unwrap();
+        let guesses = ["acme", "none"].map(|team| format!("twm:{team}:ann:{}", secret.replace(char::is_numeric, "x")));
+        let calls = wires.iter().flat_map(|wire| (0..10).map(move |at| (wire, at)));
+        let all = futures::future::join_all(calls.map(|(wire, at)| {
+            let guess = &guesses[at % 2];
+            async move { wire.call(GET_TEAM, guess).await.unwrap().expect("a refusal").reason }
+        }));
+        let (refused, ()) = tokio::join!(all, async { others_are_served(&world, &ann).await });
+        assert!(refused.iter().all(|reason| *reason == refused[0]), "{refused:?}");
+        assert!(began.elapsed() >= Duration::from_millis(30 * 20), "30 guesses took {:?}", began.elapsed());
+    });
+}
+
+#[test]
 fn connections_are_bounded_per_credential_and_closing_one_makes_room() {
     let world = World::configured(
         "log = \"debug\"\n[network]\nauthentication_timeout = \"1s\"\n[shares]\nconnections_per_credential_max = 3\n",

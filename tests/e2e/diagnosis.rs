@@ -248,7 +248,7 @@ fn a_member_whose_turns_fail_is_shown_as_failing_until_one_succeeds(world: World
     assert!(failing["error"].as_str().unwrap().contains("the model is overloaded"), "{failing}");
     let status = world.cli(LEAD, &["status"]).succeeds().stdout;
     let line = status.lines().find(|line| line.contains("backend")).unwrap();
-    assert!(line.contains("active") && line.contains("failing: "), "{status}");
+    assert!(line.contains("active") && line.contains("failing since "), "{status}");
     assert!(line.contains("turns in a row, last: ") && line.contains("the model is overloaded"), "{status}");
 
     let (code, found) = findings(&world, &[]);

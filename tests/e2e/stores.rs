@@ -21,6 +21,18 @@ use crate::{
 redis_scenarios! {
     an_emptied_redis_is_reported_as_a_loss,
     with_a_hanging_store_only_the_outcome_of_changes_is_unknown,
+    a_coordinator_warns_when_its_redis_begins_to_evict_keys,
+}
+
+fn a_coordinator_warns_when_its_redis_begins_to_evict_keys(world: World) {
+    assert!(!world.coordinator.log().contains("evicts keys"));
+    world.coordinator.may_complain_of("the server evicts keys");
+    for times in 1..=2 {
+        tell(&world, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+        world.coordinator.await_log("the server evicts keys", times);
+        tell(&world, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        world.coordinator.await_log("the server no longer evicts keys", times);
+    }
 }
 
 fn with_a_hanging_store_only_the_outcome_of_changes_is_unknown(world: World) {

@@ -9,6 +9,7 @@ pub fn next_step(notice: &v1::Notice, answer_with: AnswerWith) -> String {
     let (member, message, request) =
         (escaped(&notice.member), escaped(&notice.message_id), escaped(&notice.request_id));
     let task = notice.task.as_ref().map(|task| task.id);
+    let is_blocked = notice.task.as_ref().is_some_and(|task| !task.waiting_for.is_empty());
     match (notice.kind(), answer_with, task) {
         (NoticeKind::Digest, ..) => {
             let mut steps: Vec<String> = Vec::new();
@@ -18,6 +19,9 @@ pub fn next_step(notice: &v1::Notice, answer_with: AnswerWith) -> String {
                 }
             }
             steps.join("\n")
+        }
+        (NoticeKind::TaskAssignment, ..) if is_blocked => {
+            "It can be claimed once these tasks are completed.".to_owned()
         }
         (NoticeKind::TaskAssignment, AnswerWith::Command, Some(id)) => {
             format!("Take it with `teamwire task claim {id}`; all of it: `teamwire task show {id}`.")

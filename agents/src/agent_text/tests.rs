@@ -114,6 +114,12 @@ fn a_notice_names_the_commands_or_the_tools_of_its_reader() {
     let for_agents = text(&assigned, AnswerWith::Tool);
     assert!(for_agents.contains("\nTake it: call TaskClaim with {\"taskId\":\"3\"}."), "{for_agents}");
     assert!(for_agents.ends_with("\nDescription:\n&lt;all&gt;</teammate-message>"), "{for_agents}");
+    let mut blocked = assigned.clone();
+    blocked.task.as_mut().unwrap().waiting_for = vec![2];
+    for answer_with in [AnswerWith::Command, AnswerWith::Tool] {
+        let text = text(&blocked, answer_with);
+        assert!(text.contains("once these tasks are completed") && !text.contains("Take it"), "{text}");
+    }
     for kind in (0..64).filter_map(|number| NoticeKind::try_from(number).ok()) {
         let text = text(&notice(kind), AnswerWith::Tool);
         assert!(!text.contains("teamwire task") && !text.contains('`'), "{kind:?}: {text}");

@@ -3,7 +3,7 @@
 use teamwire_client::{Closed, Delivery, Error, Event};
 use teamwire_proto::{
     Reason,
-    v1::{self, message::Body},
+    v1::{self, NoticeKind, message::Body},
 };
 use tokio::time::Instant;
 
@@ -48,6 +48,11 @@ impl Incarnation<'_> {
 
     fn take_in_message(&mut self, delivery: Box<Delivery>) -> Option<IncarnationEvent> {
         let delivery = self.take_own_answer(delivery)?;
+        if assigned_task(&delivery).is_some_and(|id| self.in_flight.task_token(id).is_some()) {
+            // The program has the task itself.
+            delivery.ack();
+            return None;
+        }
         if !is_urgent(&delivery) {
             self.waiting.push_back(delivery);
             return Some(IncarnationEvent::Changed);
@@ -85,6 +90,13 @@ impl Incarnation<'_> {
             Found::Task(claim) => {
                 let task_id = claim.task.as_ref().map_or(0, |task| task.id);
                 self.in_flight.take_task(task_id, &claim.token);
+                self.waiting.retain(|waiting| {
+                    let is_repeated = assigned_task(waiting) == Some(task_id);
+                    if is_repeated {
+                        waiting.ack();
+                    }
+                    !is_repeated
+                });
                 self.tell(RunnerEvent::TaskTaken { task_id });
                 self.claims.push_back(*claim);
             }
@@ -110,6 +122,16 @@ impl Incarnation<'_> {
             approval.delivery.ack();
         }
         self.tell(RunnerEvent::NotSent { detail: error.to_string() });
+    }
+}
+
+/// Returns the task that a notice assigns to the member. `None` if the message is no such notice.
+fn assigned_task(delivery: &Delivery) -> Option<u64> {
+    match &delivery.message.body {
+        Some(Body::Notice(notice)) if notice.kind() == NoticeKind::TaskAssignment => {
+            notice.task.as_ref().map(|task| task.id)
+        }
+        _ => None,
     }
 }
 

@@ -145,7 +145,8 @@ impl McpServer {
     async fn offered(&self) -> Vec<Tool> {
         let leads = self.leads().await;
         let tools = self.tools.list_all().into_iter();
-        tools.filter(|tool| role_for(&tool.name).is_none_or(|must| must == leads)).map(always_loaded).collect()
+        let offered = tools.filter(|tool| role_for(&tool.name).is_none_or(|must| must == leads)).map(always_loaded);
+        if leads { offered.map(send_message::for_the_lead).collect() } else { offered.collect() }
     }
 
     /// Returns whether the member may use a tool now. Asks for its role only if the answer depends on it.

@@ -2,7 +2,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use rmcp::{handler::server::wrapper::Parameters, model::JsonObject, schemars::JsonSchema, tool, tool_router};
+use rmcp::{
+    handler::server::wrapper::Parameters,
+    model::{JsonObject, Tool},
+    schemars::JsonSchema,
+    tool, tool_router,
+};
 use serde::Deserialize;
 use serde_json::json;
 use teamwire_client::{Error, dialect, message, v1};
@@ -14,15 +19,26 @@ use teamwire_proto::{
 use super::{McpServer, in_reply_to, text};
 use crate::hooks;
 
+/// The types that only the lead sends.
+const FOR_THE_LEAD: [Kind; 2] = [Kind::ShutdownRequest, Kind::PlanApprovalResponse];
+
+/// What the lead reads about them, besides what every member reads about SendMessage.
+const FOR_THE_LEAD_TEXT: &str = "As the lead: shutdown_request: recipient, content. plan_approval_response: recipient, request_id, \
+    approve, content if you reject.";
+
+/// The schema for a teammate.
+static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| Arc::new(schema(false)));
+
 /// Both forms of SendMessage: the classic one and the newer one. The description says which fields belong together.
-static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
+fn schema(leads: bool) -> JsonObject {
+    let types = Kind::SENDABLE.iter().filter(|kind| leads || !FOR_THE_LEAD.contains(kind));
     let string = |description: &str| json!({ "type": "string", "description": description });
     let schema = json!({
         "type": "object",
         "properties": {
             "type": {
                 "type": "string",
-                "enum": Kind::SENDABLE.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+                "enum": types.map(|kind| kind.name()).collect::<Vec<_>>(),
                 "description": "Default: message",
             },
             "recipient": string("A teammate's name, or team-lead"),
@@ -36,8 +52,18 @@ static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
             "message": { "type": ["string", "object"], "description": "The newer spelling of content" },
         },
     });
-    Arc::new(schema.as_object().cloned().unwrap_or_default())
-});
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// Adds to SendMessage what only the lead sends. Leaves other tools as they are.
+pub(super) fn for_the_lead(mut tool: Tool) -> Tool {
+    if tool.name == "SendMessage" {
+        let text = tool.description.take().unwrap_or_default();
+        tool.description = Some(format!("{text} {FOR_THE_LEAD_TEXT}").into());
+        tool.input_schema = Arc::new(schema(true));
+    }
+    tool
+}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
@@ -54,10 +80,9 @@ impl McpServer {
     /// Send a message to a teammate, or answer a request. Your teammates see nothing else that you write.
     ///
     /// message: recipient, content, summary. broadcast: content, summary; reaches everyone, so use it sparingly.
-    /// shutdown_request (the lead): recipient, content. shutdown_response: request_id, approve, content if you refuse;
-    /// when you approve, your process ends. plan_approval_request: content is your plan. plan_approval_response (the
-    /// lead): recipient, request_id, approve, content if you reject. permission_request: tool, summary, content, and
-    /// recipient if not the lead. permission_response: request_id, approve, content if you refuse.
+    /// shutdown_response: request_id, approve, content if you refuse; when you approve, your process ends.
+    /// plan_approval_request: content is your plan. permission_request: tool, summary, content, and recipient if not the
+    /// lead. permission_response: request_id, approve, content if you refuse.
     #[tool(
         name = "SendMessage",
         input_schema = SCHEMA.clone(),

@@ -10,7 +10,11 @@ use teamwire_proto::{
     word,
 };
 
-use super::{McpServer, spawn::host_line, text::failure};
+use super::{
+    McpServer,
+    spawn::host_line,
+    text::{failure, with_tools},
+};
 use crate::agent_text::escaped;
 
 /// How many problems `TeamStatus` lists.
@@ -58,7 +62,12 @@ impl McpServer {
         }
         let found = self.client.diagnose(v1::DiagnoseRequest::default()).await.map_err(failure)?.findings;
         for problem in found.iter().filter(|finding| finding.severity() == Severity::Problem).take(PROBLEMS_MAX) {
-            _ = write!(text, "\nProblem: {} {}", escaped(&problem.text), escaped(&problem.next));
+            _ = write!(
+                text,
+                "\nProblem: {} {}",
+                escaped(&with_tools(&problem.text)),
+                escaped(&with_tools(&problem.next))
+            );
         }
         Ok(text)
     }
@@ -136,8 +145,8 @@ fn member_line(member: &v1::Member) -> String {
         _ = write!(line, " on {}", member.spawned_on);
     }
     if let Some(failed) = &member.failed_turns {
-        let turns = word::count(failed.count.into(), "turn");
-        _ = write!(line, ", failing: {turns} in a row, last: {}", escaped(&failed.error));
+        let (turns, age) = (word::count(failed.count.into(), "turn"), age(failed.since.as_ref()));
+        _ = write!(line, ", failing for {age}: {turns} in a row, last: {}", escaped(&failed.error));
     }
     if let Some(program) = &member.program {
         if !program.trouble.is_empty() {
@@ -153,7 +162,7 @@ fn member_line(member: &v1::Member) -> String {
     if let (MemberState::Exited, Some(exit)) = (member.state(), &member.exit) {
         _ = write!(line, ", {}", escaped(&word::exit(exit)));
     } else if !member.last_summary.is_empty() {
-        _ = write!(line, ", last: {}", escaped(&member.last_summary));
+        _ = write!(line, ", last: {}, {} ago", escaped(&member.last_summary), age(member.last_summary_at.as_ref()));
     }
     if member.inbox_depth > 0 {
         _ = write!(line, ", {} unread", member.inbox_depth);

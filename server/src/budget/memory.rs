@@ -143,7 +143,7 @@ impl Account {
     }
 }
 
-async fn acquire(semaphore: &Arc<Semaphore>, amount: usize) -> OwnedSemaphorePermit {
+pub(super) async fn acquire(semaphore: &Arc<Semaphore>, amount: usize) -> OwnedSemaphorePermit {
     let amount = u32::try_from(amount).unwrap_or(u32::MAX);
     Arc::clone(semaphore).acquire_many_owned(amount).await.expect("it is never closed")
 }

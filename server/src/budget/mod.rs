@@ -28,7 +28,7 @@ mod open_connection;
 mod shared;
 
 pub use self::{
-    account::{Account, ConnectionGuard, OpenStream},
+    account::{Account, ConnectionGuard, Guess, OpenStream},
     accounts::{AccountKey, Budgets},
     bounds::{Class, Rates, Shares},
     generations::Generation,

@@ -138,6 +138,9 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         }),
         exit,
         last_summary: presence.map_or_else(String::new, |presence| presence.summary.clone()),
+        last_summary_at: presence
+            .filter(|presence| !presence.summary.is_empty())
+            .map(|presence| timestamp(presence.summary_ms)),
         pending_shutdown: pending(&member.pending_shutdown),
         pending_plan: pending(&member.pending_plan),
         pending_permissions: member.pending_permissions.iter().filter(is_open).map(|p| p.id.to_string()).collect(),

@@ -15,13 +15,12 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
 use teamwire_proto::Refusal;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::slots::ConnectionSlot;
-use crate::budget::{Account, Generation, OpenCall, ShownCredentials};
+use crate::budget::{Account, Generation, Guess, OpenCall, ShownCredentials};
 
 /// The gate of a connection.
 #[derive(Debug, Default)]
@@ -30,12 +29,14 @@ pub struct AuthGate {
     /// How many calls with a credential are being decided.
     deciding: AtomicUsize,
     /// The connection's permit among those that load the console's page. `None` if it has none.
-    loading: Mutex<Option<OwnedSemaphorePermit>>,
+    loading: parking_lot::Mutex<Option<OwnedSemaphorePermit>>,
     /// Who is at the other end. `None` means unknown.
     peer: Option<SocketAddr>,
     /// The connection's slot among those that are open. `None` if it needs none.
     slot: Option<ConnectionSlot>,
     known: ShownCredentials,
+    /// Held while a credential is looked up, until one was valid.
+    guessing: Arc<Mutex<()>>,
 }
 
 impl AuthGate {
@@ -131,6 +132,17 @@ impl GatedCall {
     /// Returns the account for which the connection counts. `None` if no call has presented a valid credential.
     pub fn account(&self) -> Option<Arc<Account>> {
         self.gate.slot.as_ref()?.account()
+    }
+
+    /// Waits until the credential may be looked up: one after another on a connection, and a few at once for its address.
+    /// `None` once a call over the connection has presented a valid credential.
+    pub async fn guess(&self) -> Option<(Guess, OwnedMutexGuard<()>)> {
+        let slot = self.gate.slot.as_ref().filter(|_| !self.gate.is_open())?;
+        let turn = Arc::clone(&self.gate.guessing).lock_owned().await;
+        if self.gate.is_open() {
+            return None;
+        }
+        Some((slot.payer().guess().await, turn))
     }
 
     /// Returns the account that pays for a large request over the connection. `None` if no one does.

@@ -63,6 +63,9 @@ impl Services {
             // So that no one looks up invented credentials at will.
             owner.look_up()?;
         }
+        if let Some(gated) = gated.filter(|_| known.is_none()) {
+            call.cost.guesses(gated.guess().await);
+        }
         let found = self.coordinator.look_up(&who).await;
         let is_current = found.as_ref().is_ok_and(|found| found.is_current);
         if !is_current && let Some(gated) = gated {
@@ -82,6 +85,7 @@ impl Services {
             gated.opens(&account, generation, only_exchanges)?;
             gated.known().put(who.hash, Arc::clone(&account), generation);
         }
+        call.cost.guessed_right();
         call.cost.pay(&account).await?;
         Ok((Admitted { who, account: Some(account), call }, request))
     }

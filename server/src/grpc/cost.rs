@@ -9,10 +9,11 @@ use std::{sync::Arc, time::Duration};
 use http::Response;
 use parking_lot::Mutex;
 use teamwire_proto::{Method, Refusal, method::Effect};
+use tokio::sync::OwnedMutexGuard;
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    budget::{Account, ByteLease, OpenStream, ReadPermit, RequestLease},
+    budget::{Account, ByteLease, Guess, OpenStream, ReadPermit, RequestLease},
     domain::page::PAGE_BYTES_MAX,
 };
 
@@ -24,6 +25,8 @@ pub(super) struct Cost {
     spent: Mutex<Option<Spent>>,
     /// What a large request takes until the call is over.
     request: Mutex<Option<RequestLease>>,
+    /// The look-up of a stranger's credential, until it has turned out to be valid.
+    guess: Mutex<Option<(Guess, OwnedMutexGuard<()>)>>,
 }
 
 /// What a call has used up.
@@ -40,7 +43,18 @@ pub(super) struct Spent {
 impl Cost {
     /// Makes the cost of a call for which no one has paid.
     pub(super) fn of(method: Method) -> Self {
-        Self { method, account: Mutex::default(), spent: Mutex::default(), request: Mutex::default() }
+        let (account, spent, request) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { method, account, spent, request, guess: Mutex::default() }
+    }
+
+    /// Keeps the look-up of a stranger's credential, and so others of its address waiting, until the call is over.
+    pub(super) fn guesses(&self, guess: Option<(Guess, OwnedMutexGuard<()>)>) {
+        *self.guess.lock() = guess;
+    }
+
+    /// Ends the look-up: the credential is valid.
+    pub(super) fn guessed_right(&self) {
+        self.guess.lock().take();
     }
 
     /// Keeps the memory of the call's request until the call is over.
@@ -58,9 +72,12 @@ impl Cost {
         self.account.lock().clone()
     }
 
-    /// Returns how long the answer to a refused call must wait, because too many calls of its account are refused. A
-    /// refusal has its status in the headers, since it has no body.
+    /// Returns how long the answer to a refused call must wait, because too many calls of its account are refused, or
+    /// because its credential is a wrong guess. A refusal has its status in the headers, since it has no body.
     pub(super) fn delay_of(&self, reply: &Response<Body>) -> Duration {
+        if let Some((guess, _)) = &*self.guess.lock() {
+            return guess.delay();
+        }
         let code = reply.headers().get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()));
         let is_refused = matches!(code, Some(Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted));
         self.account().filter(|_| is_refused).map_or(Duration::ZERO, |account| account.refused())

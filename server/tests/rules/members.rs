@@ -216,6 +216,9 @@ async fn an_exit_is_reported_once_to_the_lead_and_in_the_history() {
 async fn going_idle_tells_the_lead_once_with_the_last_summary() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     assert_eq!(t.heartbeat(&bob, Activity::Active, "tests written").await.state(), MemberState::Active);
+    let said_at = t.member("bob").await.last_summary_at;
+    assert!(said_at.is_some() && t.member("lead").await.last_summary_at.is_none());
+    t.clock.advance(Duration::from_secs(1));
     assert_eq!(t.heartbeat(&bob, Activity::Idle, "").await.state(), MemberState::Idle);
     assert_eq!(t.heartbeat(&bob, Activity::Unspecified, "").await.state(), MemberState::Idle);
     t.heartbeat(&bob, Activity::Idle, "").await;
@@ -224,6 +227,8 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
     assert!(told[0].text.contains("tests written"));
     let member = t.member("bob").await;
     assert_eq!((member.state(), member.last_summary.as_str()), (MemberState::Idle, "tests written"));
+    assert_eq!(member.last_summary_at, said_at, "it has said nothing since");
+    assert_ne!(member.state_since, said_at);
     // Another notice does not join one that is unprocessed: it replaces it after a while.
     t.heartbeat(&bob, Activity::Active, "").await;
     t.heartbeat(&bob, Activity::Idle, "").await;

@@ -107,11 +107,16 @@ async fn a_new_owner_gets_a_notice_unless_it_assigned_the_task_itself() {
     t.try_update(&eve, assign(2, "eve")).await.unwrap();
     assert_eq!(t.notices(&eve, NoticeKind::TaskAssignment).await.len(), 1, "nothing is new");
     assert_eq!((t.next(&bob).await, t.next(&eve).await, t.next(&t.lead).await), (Some(1), Some(2), None));
+    let waiting = v1::CreateTaskRequest { blocked_by: vec![1], ..task_for("eve") };
+    t.add(waiting).await;
+    let told = t.notices(&eve, NoticeKind::TaskAssignment).await.pop().unwrap();
+    assert!(told.text.ends_with(" It is blocked by 1."), "{told:?}");
+    assert_eq!(told.task.unwrap().waiting_for, [1]);
     // What does not go with a notice is left out of it.
     let description = "x".repeat(4 * 1024 + 1);
     t.add(v1::CreateTaskRequest { description, ..task_for("bob") }).await;
     let told = t.notices(&bob, NoticeKind::TaskAssignment).await.pop().unwrap();
-    assert_eq!((told.task.as_ref().unwrap().id, told.task.unwrap().description.as_str()), (3, ""));
+    assert_eq!((told.task.as_ref().unwrap().id, told.task.unwrap().description.as_str()), (4, ""));
 }
 
 #[tokio::test]

@@ -150,7 +150,7 @@ fn members_talk_and_share_tasks_through_their_tools(world: World) {
     assert!(lead.does("TeamStatus", json!({})).contains("ann (teammate): "));
     for (arguments, why) in [
         (json!({"taskId": "two"}), "\"two\" is not the number of a task."),
-        (json!({"taskId": "7"}), "TASK_NOT_FOUND: "),
+        (json!({"taskId": "7"}), "TASK_NOT_FOUND: There is no task 7 in your team. See TaskList."),
         (json!({}), "missing field `taskId`"),
     ] {
         assert!(ann.is_refused("TaskGet", arguments).contains(why), "{why}");
@@ -170,6 +170,17 @@ fn only_the_lead_has_the_tools_of_a_lead(world: World) {
     assert!(lead.is_refused("SubmitPlan", json!({"plan": "1. do"})).starts_with("You have no tool SubmitPlan."));
     let shutdown = json!({"type": "shutdown_request", "recipient": "lead", "content": "please"});
     assert!(ann.is_refused("SendMessage", shutdown).starts_with("LEAD_ONLY: "));
+    let types = |agent: &Agent| {
+        let tools = agent.greeting["tools"].as_array().unwrap();
+        let send = tools.iter().find(|tool| tool["name"] == "SendMessage").unwrap();
+        (send["inputSchema"]["properties"]["type"]["enum"].to_string(), send["description"].to_string())
+    };
+    let ((hers, ann_reads), (all, lead_reads)) = (types(&ann), types(&lead));
+    for kind in ["shutdown_request", "plan_approval_response"] {
+        let quoted = format!("\"{kind}\"");
+        assert!(all.contains(&quoted) && !hers.contains(&quoted), "{hers}");
+        assert!(lead_reads.contains(kind) && !ann_reads.contains(kind), "{ann_reads}");
+    }
     let tokens = tokens(&lead);
     assert!(tokens <= TOKENS_MAX, "the tools take {tokens} tokens");
 
@@ -241,7 +252,10 @@ fn the_lead_sees_whose_turns_fail(world: World) {
     eventually("it has joined", line_of);
     world.cli(LEAD, &["send", "checker", "hello"]).succeeds();
     let failing = eventually("two batches have failed", || line_of().filter(|line| line.contains(" turns in a row")));
-    assert!(failing.contains(", failing: ") && failing.contains(", last: the program ended with code 3"), "{failing}");
+    assert!(
+        failing.contains(", failing for ") && failing.contains(", last: the program ended with code 3"),
+        "{failing}"
+    );
     std::fs::write(world.home("checker").join("ok"), "").unwrap();
     eventually("it no longer fails", || line_of().filter(|line| !line.contains("failing")));
 

@@ -1334,7 +1334,9 @@ type TaskSummary struct {
 	// See Task.description. Left out if it is longer than 4 KiB.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// Who assigned it or took it away.
-	AssignedBy    *Sender `protobuf:"bytes,4,opt,name=assigned_by,json=assignedBy,proto3" json:"assigned_by,omitempty"`
+	AssignedBy *Sender `protobuf:"bytes,4,opt,name=assigned_by,json=assignedBy,proto3" json:"assigned_by,omitempty"`
+	// With NOTICE_KIND_TASK_ASSIGNMENT: the tasks that had to be completed before this one could be claimed, when it was assigned.
+	WaitingFor    []uint64 `protobuf:"varint,5,rep,packed,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1393,6 +1395,13 @@ func (x *TaskSummary) GetDescription() string {
 func (x *TaskSummary) GetAssignedBy() *Sender {
 	if x != nil {
 		return x.AssignedBy
+	}
+	return nil
+}
+
+func (x *TaskSummary) GetWaitingFor() []uint64 {
+	if x != nil {
+		return x.WaitingFor
 	}
 	return nil
 }
@@ -3432,13 +3441,15 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"reschedule\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
 	"\vTaskSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x124\n" +
 	"\vassigned_by\x18\x04 \x01(\v2\x13.teamwire.v1.SenderR\n" +
-	"assignedBy\"\x96\x03\n" +
+	"assignedBy\x12\x1f\n" +
+	"\vwaiting_for\x18\x05 \x03(\x04R\n" +
+	"waitingFor\"\x96\x03\n" +
 	"\x06Notice\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.NoticeKindR\x04kind\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +

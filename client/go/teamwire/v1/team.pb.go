@@ -769,7 +769,9 @@ type Member struct {
 	// failed, or nothing was reported.
 	FailedTurns *FailedTurns `protobuf:"bytes,26,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
 	// What its program is and does, in a life that has not ended. Absent if nothing was reported.
-	Program       *Program `protobuf:"bytes,27,opt,name=program,proto3" json:"program,omitempty"`
+	Program *Program `protobuf:"bytes,27,opt,name=program,proto3" json:"program,omitempty"`
+	// When a Heartbeat first gave `last_summary`. A Heartbeat that repeats the summary does not change it. Absent means none.
+	LastSummaryAt *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=last_summary_at,json=lastSummaryAt,proto3" json:"last_summary_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +977,13 @@ func (x *Member) GetFailedTurns() *FailedTurns {
 func (x *Member) GetProgram() *Program {
 	if x != nil {
 		return x.Program
+	}
+	return nil
+}
+
+func (x *Member) GetLastSummaryAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSummaryAt
 	}
 	return nil
 }
@@ -2918,7 +2927,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"task_bytes\x18\x03 \x01(\x04R\ttaskBytes\x12$\n" +
 	"\x0etask_bytes_max\x18\x04 \x01(\x04R\ftaskBytesMax\x12,\n" +
 	"\x12task_history_bytes\x18\x05 \x01(\x04R\x10taskHistoryBytes\x123\n" +
-	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\xd6\b\n" +
+	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\x9a\t\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2953,7 +2962,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"spawned_on\x18\x18 \x01(\tR\tspawnedOn\x12#\n" +
 	"\rpending_order\x18\x19 \x01(\tR\fpendingOrder\x12;\n" +
 	"\ffailed_turns\x18\x1a \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x12.\n" +
-	"\aprogram\x18\x1b \x01(\v2\x14.teamwire.v1.ProgramR\aprogram\"\x9d\x02\n" +
+	"\aprogram\x18\x1b \x01(\v2\x14.teamwire.v1.ProgramR\aprogram\x12B\n" +
+	"\x0flast_summary_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\rlastSummaryAt\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -3270,74 +3280,75 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	45, // 12: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
 	46, // 13: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
 	47, // 14: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
-	41, // 15: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	10, // 16: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 17: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	7,  // 18: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	9,  // 19: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	7,  // 20: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	7,  // 21: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	44, // 22: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 23: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	44, // 24: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 25: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	10, // 26: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 27: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	43, // 28: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	7,  // 29: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	9,  // 30: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	43, // 31: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	44, // 32: teamwire.v1.DiagnoseRequest.patience:type_name -> google.protobuf.Duration
-	30, // 33: teamwire.v1.DiagnoseResponse.findings:type_name -> teamwire.v1.Finding
-	5,  // 34: teamwire.v1.Finding.class:type_name -> teamwire.v1.FindingClass
-	4,  // 35: teamwire.v1.Finding.severity:type_name -> teamwire.v1.Severity
-	9,  // 36: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	6,  // 37: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	33, // 38: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	43, // 39: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	44, // 40: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 41: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	9,  // 42: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	7,  // 43: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 44: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	9,  // 45: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	11, // 46: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	13, // 47: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	15, // 48: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	17, // 49: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	19, // 50: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	21, // 51: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	23, // 52: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	25, // 53: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	27, // 54: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	28, // 55: teamwire.v1.TeamService.Diagnose:input_type -> teamwire.v1.DiagnoseRequest
-	32, // 56: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	48, // 57: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
-	49, // 58: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	35, // 59: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	37, // 60: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	39, // 61: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	12, // 62: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	14, // 63: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	16, // 64: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	18, // 65: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	20, // 66: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	22, // 67: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	24, // 68: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	26, // 69: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	31, // 70: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 71: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
-	34, // 72: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	50, // 73: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	51, // 74: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	36, // 75: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	38, // 76: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // 77: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	62, // [62:78] is the sub-list for method output_type
-	46, // [46:62] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	42, // 15: teamwire.v1.Member.last_summary_at:type_name -> google.protobuf.Timestamp
+	41, // 16: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	10, // 17: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 18: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	7,  // 19: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	9,  // 20: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	7,  // 21: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	7,  // 22: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	44, // 23: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 24: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	44, // 25: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 26: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	10, // 27: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 28: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	43, // 29: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	7,  // 30: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	9,  // 31: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	43, // 32: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	44, // 33: teamwire.v1.DiagnoseRequest.patience:type_name -> google.protobuf.Duration
+	30, // 34: teamwire.v1.DiagnoseResponse.findings:type_name -> teamwire.v1.Finding
+	5,  // 35: teamwire.v1.Finding.class:type_name -> teamwire.v1.FindingClass
+	4,  // 36: teamwire.v1.Finding.severity:type_name -> teamwire.v1.Severity
+	9,  // 37: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	6,  // 38: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	33, // 39: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	43, // 40: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	44, // 41: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 42: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	9,  // 43: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	7,  // 44: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 45: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	9,  // 46: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	11, // 47: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	13, // 48: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	15, // 49: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	17, // 50: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	19, // 51: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	21, // 52: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	23, // 53: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	25, // 54: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	27, // 55: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	28, // 56: teamwire.v1.TeamService.Diagnose:input_type -> teamwire.v1.DiagnoseRequest
+	32, // 57: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	48, // 58: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	49, // 59: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	35, // 60: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 61: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	39, // 62: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	12, // 63: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 64: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 65: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 66: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 67: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 68: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 69: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 70: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 71: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 72: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 73: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	50, // 74: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	51, // 75: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	36, // 76: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 77: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // 78: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	63, // [63:79] is the sub-list for method output_type
+	47, // [47:63] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }

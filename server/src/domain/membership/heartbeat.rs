@@ -42,7 +42,11 @@ pub fn heartbeat(
             Some(before) if was_idle == idle => before.since_ms,
             _ => tx.ctx.now_ms,
         };
-        tx.put(name.folded(), &PresenceRecord { incarnation, idle, since_ms, summary: summary.to_owned() });
+        let summary_ms = match &before {
+            Some(before) if last == summary => before.summary_ms,
+            _ => tx.ctx.now_ms,
+        };
+        tx.put(name.folded(), &PresenceRecord { incarnation, idle, since_ms, summary: summary.to_owned(), summary_ms });
     }
     let has_idle_notices = !team.is_lead(&name) && team.member(&name).is_some_and(|member| !member.is_host);
     if idle && !was_idle && has_idle_notices {

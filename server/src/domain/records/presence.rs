@@ -15,6 +15,8 @@ pub struct PresenceRecord {
     pub since_ms: u64,
     /// The summary it last gave.
     pub summary: String,
+    /// When it first gave that summary, in milliseconds since 1970.
+    pub summary_ms: u64,
 }
 
 stored_as_json!(PresenceRecord, "presence");

@@ -243,6 +243,11 @@ impl BoardRecord {
         self.claimed.get(name).map_or_else(Vec::new, each)
     }
 
+    /// Returns which of these tasks are neither completed nor deleted.
+    pub fn open_of<'a>(&'a self, ids: &'a BTreeSet<u64>) -> impl Iterator<Item = u64> + 'a {
+        ids.iter().copied().filter(|id| self.is_open(*id))
+    }
+
     /// Returns whether a task is neither completed nor deleted.
     pub fn is_open(&self, id: u64) -> bool {
         let in_any = |by: &BTreeMap<Name, Ids>| by.values().any(|ids| ids.contains(&id));
@@ -318,6 +323,11 @@ impl WaitingRecord {
     }
 }
 
+/// Lists tasks' numbers, such as "1, 2".
+pub(super) fn listed(ids: &[u64]) -> String {
+    ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Shows a task.
 pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
     let creator = task.created_by.clone().map_or(Actor::Operator, Actor::Member);
@@ -334,7 +344,7 @@ pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
         blocked_by: listed(&task.blocked_by),
         waiting_for: match task.is_closed() {
             true => Vec::new(),
-            false => task.blocked_by.iter().copied().filter(|id| board.is_open(*id)).collect(),
+            false => board.open_of(&task.blocked_by).collect(),
         },
         blocks: listed(&task.blocks),
         metadata: task.metadata.clone().into_iter().collect(),

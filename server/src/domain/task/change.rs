@@ -47,7 +47,7 @@ impl Change {
 
     /// Puts a pending task in its place.
     pub(super) fn place_pending(&mut self, task: &TaskRecord) {
-        let on: BTreeSet<u64> = task.blocked_by.iter().copied().filter(|id| self.board.is_open(*id)).collect();
+        let on: BTreeSet<u64> = self.board.open_of(&task.blocked_by).collect();
         let place = match (&task.owner, on.is_empty()) {
             (_, false) => Place::Blocked,
             (Some(owner), true) => Place::Assigned(owner.clone()),

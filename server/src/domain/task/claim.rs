@@ -9,7 +9,7 @@ use teamwire_proto::{
 
 use super::{
     authority::{claimed, is_lead_or_operator, refuse_closed},
-    board::{BoardRecord, Place, Release, Status, TaskRecord, record_id, show},
+    board::{BoardRecord, Place, Release, Status, TaskRecord, listed, record_id, show},
     change::{Change, find, read_board, record},
     give_back::back_to_the_board,
     notices::tell_revoked,
@@ -307,12 +307,11 @@ fn with_release(refusal: Refusal, task: &TaskRecord) -> Refusal {
 }
 
 fn refuse_blocked(change: &Change, task: &TaskRecord) -> Result<(), Refusal> {
-    let open: Vec<String> =
-        task.blocked_by.iter().filter(|id| change.board.is_open(**id)).map(u64::to_string).collect();
+    let open: Vec<u64> = change.board.open_of(&task.blocked_by).collect();
     if open.is_empty() {
         return Ok(());
     }
-    let list = open.join(", ");
+    let list = listed(&open);
     Err(Refusal::new(
         Reason::TaskBlocked,
         format!(

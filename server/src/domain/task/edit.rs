@@ -101,7 +101,7 @@ pub fn create(
     change.check_bytes(tx)?;
     record(tx, TaskEventKind::Created, &task, &actor, "");
     if task.owner.is_some() {
-        tell_assigned(tx, &team, &actor, &task)?;
+        tell_assigned(tx, &team, &actor, &change.board, &task)?;
     }
     let board = change.finish(tx);
     let task = show(&task, &board);
@@ -189,7 +189,7 @@ pub fn update(
     let kind = if assigned { TaskEventKind::Assigned } else { TaskEventKind::Updated };
     record(tx, kind, &task, &actor, "");
     if assigned {
-        tell_assigned(tx, &team, &actor, &task)?;
+        tell_assigned(tx, &team, &actor, &change.board, &task)?;
     }
     let board = change.finish(tx);
     Ok(show(&task, &board))

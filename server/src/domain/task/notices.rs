@@ -2,7 +2,7 @@
 
 use teamwire_proto::v1::{self, NoticeKind};
 
-use super::board::{TaskRecord, record_id};
+use super::board::{BoardRecord, TaskRecord, listed, record_id};
 use crate::domain::{
     actor::Actor,
     notices,
@@ -20,6 +20,7 @@ fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
         subject: task.subject.clone(),
         description: if fits { task.description.clone() } else { String::new() },
         assigned_by: Some(actor.into()),
+        waiting_for: Vec::new(),
     }
 }
 
@@ -34,15 +35,21 @@ pub(super) fn tell_assigned(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     actor: &Actor,
+    board: &BoardRecord,
     task: &TaskRecord,
 ) -> Result<(), RuleError> {
     let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else {
         return Ok(());
     };
+    let waiting_for: Vec<u64> = board.open_of(&task.blocked_by).collect();
+    let mut text = format!("Task {} is assigned to you: {}.", task.id, task.subject);
+    if !waiting_for.is_empty() {
+        text += &format!(" It is blocked by {}.", listed(&waiting_for));
+    }
     let notice = v1::Notice {
         kind: NoticeKind::TaskAssignment.into(),
-        task: Some(summary(task, actor)),
-        text: format!("Task {} is assigned to you: {}.", task.id, task.subject),
+        task: Some(v1::TaskSummary { waiting_for, ..summary(task, actor) }),
+        text,
         ..v1::Notice::default()
     };
     notices::notify(tx, team, &[&owner], notice)

@@ -28,6 +28,8 @@ pub(super) struct Connection {
     pub(super) address: String,
     multiplexed: MultiplexedConnection,
     fsynced: AtomicBool,
+    /// Whether the server evicts keys when its memory is full.
+    evicts: AtomicBool,
     history: RwLock<Arc<str>>,
     /// `None` if commits do not wait for replicas.
     waits: Option<ReplicaWaits>,
@@ -61,7 +63,8 @@ impl Reply {
 impl Connection {
     /// Wraps a connection to the server at `address`. Call [`Connection::refresh`] before use.
     pub(super) fn new(address: String, multiplexed: MultiplexedConnection, waits: Option<ReplicaWaits>) -> Self {
-        Self { address, multiplexed, fsynced: AtomicBool::new(false), history: RwLock::new(Arc::from("")), waits }
+        let (fsynced, evicts, history) = (AtomicBool::default(), AtomicBool::default(), RwLock::new(Arc::from("")));
+        Self { address, multiplexed, fsynced, evicts, history, waits }
     }
 
     /// Returns a handle for pipelines. All handles share the connection.
@@ -98,9 +101,10 @@ impl Connection {
     /// failover loses goes undetected.
     pub(super) async fn refresh(&self, marker: Option<&MarkerPlace>) -> Result<Option<Marker>, RedisError> {
         let mut query = redis::cmd("CONFIG");
-        query.arg("GET").arg("appendonly").arg("appendfsync");
+        query.arg("GET").arg("appendonly").arg("appendfsync").arg("maxmemory-policy");
         let settings: Vec<String> = self.query_or_default(&query).await?;
         let is = |name, value| settings.chunks(2).any(|setting| setting == [name, value]);
+        self.watch_eviction(settings.chunks(2).find(|setting| setting[0] == "maxmemory-policy"));
         self.fsynced.store(is("appendonly", "yes") && is("appendfsync", "always"), Ordering::Relaxed);
         let mut query = redis::cmd("INFO");
         let info: String = self.query_or_default(query.arg("replication")).await?;
@@ -111,6 +115,22 @@ impl Connection {
         let id = marker.as_ref().map_or("", |marker| &marker.id);
         *self.history.write() = [history_in(&info), id].concat().into();
         Ok(marker)
+    }
+
+    /// Warns when the server begins to evict keys, which it does while its memory is full. Trusts a server that hides its policy.
+    fn watch_eviction(&self, setting: Option<&[String]>) {
+        let policy = setting.and_then(|setting| setting.get(1)).map_or("noeviction", String::as_str);
+        let evicts = policy != "noeviction";
+        let server = &self.address;
+        match (self.evicts.swap(evicts, Ordering::Relaxed), evicts) {
+            (false, true) => tracing::warn!(
+                server,
+                policy,
+                "the server evicts keys, and messages with them, when its memory is full: set maxmemory-policy noeviction"
+            ),
+            (true, false) => tracing::info!(server, "the server no longer evicts keys"),
+            _ => {}
+        }
     }
 
     /// Reads the store's marker, and creates it first if there is none. `None` if the server refuses.

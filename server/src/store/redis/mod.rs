@@ -89,7 +89,6 @@ impl RedisStore {
         let recheck = Arc::new(Notify::new());
         let topology = Topology::new(endpoint, &keys, replication, recheck.clone());
         topology.connect(&keys).await?;
-        topology.warn_of_eviction().await;
         // Subscribe before anyone can ask for notifications, so that none are missed.
         let subscription = topology.subscribe(keys.channels()).await?;
         let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);

@@ -169,26 +169,6 @@ impl Topology {
         futures::future::join_all(self.servers().iter().map(Server::check)).await;
     }
 
-    /// Warns if a server evicts keys when its memory is full. Trusts a server that does not reveal its policy.
-    pub(super) async fn warn_of_eviction(&self) {
-        let mut ask = Pipeline::new();
-        ask.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
-        for server in self.servers() {
-            let Ok(answers) = server.read(&ask).await else { continue };
-            let settings: Vec<Vec<String>> =
-                answers.into_iter().filter_map(|a| redis::from_redis_value(a).ok()).collect();
-            if let Some(policy) = settings.first().and_then(|setting| setting.get(1))
-                && policy != "noeviction"
-            {
-                tracing::warn!(
-                    server = server.address(),
-                    policy,
-                    "the server evicts keys, and messages with them, when its memory is full: set maxmemory-policy noeviction"
-                );
-            }
-        }
-    }
-
     /// Opens a separate connection that subscribes to channels. Cluster nodes forward messages to each other, so any
     /// node will do.
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<PubSub, StoreError> {

@@ -760,6 +760,7 @@ class TaskSummary(google.protobuf.message.Message):
     SUBJECT_FIELD_NUMBER: builtins.int
     DESCRIPTION_FIELD_NUMBER: builtins.int
     ASSIGNED_BY_FIELD_NUMBER: builtins.int
+    WAITING_FOR_FIELD_NUMBER: builtins.int
     id: builtins.int
     """The task's id."""
     subject: builtins.str
@@ -770,6 +771,10 @@ class TaskSummary(google.protobuf.message.Message):
     def assigned_by(self) -> Global___Sender:
         """Who assigned it or took it away."""
 
+    @property
+    def waiting_for(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """With NOTICE_KIND_TASK_ASSIGNMENT: the tasks that had to be completed before this one could be claimed, when it was assigned."""
+
     def __init__(
         self,
         *,
@@ -777,9 +782,10 @@ class TaskSummary(google.protobuf.message.Message):
         subject: builtins.str = ...,
         description: builtins.str = ...,
         assigned_by: Global___Sender | None = ...,
+        waiting_for: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["assigned_by", b"assigned_by"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["assigned_by", b"assigned_by", "description", b"description", "id", b"id", "subject", b"subject"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["assigned_by", b"assigned_by", "description", b"description", "id", b"id", "subject", b"subject", "waiting_for", b"waiting_for"]) -> None: ...
 
 Global___TaskSummary: typing_extensions.TypeAlias = TaskSummary
 

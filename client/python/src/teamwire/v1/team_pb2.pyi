@@ -459,6 +459,7 @@ class Member(google.protobuf.message.Message):
     PENDING_ORDER_FIELD_NUMBER: builtins.int
     FAILED_TURNS_FIELD_NUMBER: builtins.int
     PROGRAM_FIELD_NUMBER: builtins.int
+    LAST_SUMMARY_AT_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Case-insensitive."""
     role: Global___Role.ValueType
@@ -531,6 +532,10 @@ class Member(google.protobuf.message.Message):
     def program(self) -> teamwire.v1.activity_pb2.Program:
         """What its program is and does, in a life that has not ended. Absent if nothing was reported."""
 
+    @property
+    def last_summary_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When a Heartbeat first gave `last_summary`. A Heartbeat that repeats the summary does not change it. Absent means none."""
+
     def __init__(
         self,
         *,
@@ -559,9 +564,10 @@ class Member(google.protobuf.message.Message):
         pending_order: builtins.str = ...,
         failed_turns: teamwire.v1.activity_pb2.FailedTurns | None = ...,
         program: teamwire.v1.activity_pb2.Program | None = ...,
+        last_summary_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "lease_left", b"lease_left", "program", b"program", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "program", b"program", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "program", b"program", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "program", b"program", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
