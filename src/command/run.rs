@@ -401,11 +401,11 @@ impl Run {
             approver::check(&known.client, &self.approver).await?;
             return Ok(known);
         }
-        let caller = caller?;
+        let mut caller = caller?;
         approver::check(&caller.client, &self.approver).await?;
         let invite = v1::InviteRequest { member: name.to_owned(), ..v1::InviteRequest::default() };
-        let token = caller.client.invite(invite).await?.join_token;
-        Ok(Caller { credential: token, ..caller })
+        caller.credential = caller.client.invite(invite).await?.join_token;
+        Ok(caller)
     }
 
     /// Returns the saved identity of a member that ran here before, if it can still begin a new life.

@@ -9,7 +9,7 @@ use teamwire_proto::v1::{MemberState, history_entry::Event};
 
 use super::{
     shown,
-    waiting::{Wait, last_sequence, progress_of, refuse_gone, wait_for},
+    waiting::{self, Wait, last_sequence, progress_of, refuse_gone, wait_for},
 };
 use crate::{
     context::{Caller, ContextArgs, Who},
@@ -168,7 +168,7 @@ impl Send {
             message.in_reply_to == *id && sent.recipients.iter().any(|name| name.eq_ignore_ascii_case(sender))
         };
         let request = v1::FollowHistoryRequest { after_sequence, ..v1::FollowHistoryRequest::default() };
-        let mut entries = caller.client.follow_history(request);
+        let mut entries = caller.waiting_client().follow_history(request);
         let answer = async {
             refuse_gone(caller, &sent.recipients, "reply").await?;
             while let Some(entry) = entries.next().await {
@@ -197,7 +197,9 @@ impl Send {
             },
             Ok(Err(failure)) => Err(failure),
             Ok(Ok(None)) | Err(_) => {
-                let progress = progress_of(caller, id, "message", "replied").await;
+                // Fails if the coordinator cannot say so.
+                let request = v1::GetMessageRequest { message_id: id.to_owned(), ..v1::GetMessageRequest::default() };
+                let progress = waiting::progress(&caller.client.get_message(request).await?, "message", "replied");
                 let progress = progress.map_or_else(String::new, |progress| format!(": {progress}"));
                 Err(Failure::with_code(NOT_IN_TIME, format!("No reply within {} s{progress}.", patience.as_secs())))
             }

@@ -160,7 +160,7 @@ impl Shutdown {
             after_sequence: waiting::last_sequence(caller).await?.saturating_sub(1),
             ..v1::FollowHistoryRequest::default()
         };
-        let mut entries = caller.client.follow_history(follow);
+        let mut entries = caller.waiting_client().follow_history(follow);
         let exited = async {
             loop {
                 match caller.find_member(name).await? {
@@ -177,6 +177,8 @@ impl Shutdown {
         };
         let status = async || Some(format!("{name} is stopping, and its process has not ended"));
         let Ok(member) = wait_for(EXIT_PATIENCE, status, tokio::time::timeout(EXIT_PATIENCE, exited)).await else {
+            // Fails if the coordinator cannot say so.
+            caller.find_member(name).await?;
             return Err(Failure::with_code(
                 NOT_IN_TIME,
                 format!(

@@ -5,7 +5,7 @@ use std::{fs, io, time::Duration};
 use teamwire_client::{Client, KeptIdentity, Retry, v1};
 use teamwire_proto::{credential::Credential, join_string::JoinString};
 
-use super::{ContextArgs, OPERATOR_FILE, refuse_shared, waiting};
+use super::{ContextArgs, OPERATOR_FILE, refuse_shared, waiting::Patience};
 use crate::failure::{Failure, NOT_PERMITTED};
 
 /// How long commands retry a call unless `--timeout` says otherwise.
@@ -49,12 +49,20 @@ pub(crate) struct Caller {
     pub member: Option<String>,
     /// The team; `None` for the operator without --team.
     pub team: Option<String>,
+    /// What it does while a stream that a wait needs is broken.
+    wait: Patience,
 }
 
 impl Caller {
     /// Returns whether `name` is the caller's own, ignoring case.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns a client whose streams fail once they are broken for as long as the command tries a call: for a wait that
+    /// ends.
+    pub(crate) fn waiting_client(&self) -> Client {
+        self.client.clone().with_wait_observer(self.wait.observer())
     }
 
     /// Returns a member of the caller's team, by its name or NAME@TEAM.
@@ -267,14 +275,17 @@ impl ContextArgs {
         let (address, tls) = self.endpoint(origin)?;
         self.check_proof(origin, &address)?;
         let team = self.team.clone().or(own_team);
+        let timeout = self.timeout.map_or(TIMEOUT_DEFAULT, Duration::from_secs);
+        let patience = Patience { is_patient: self.timeout.is_some(), is_quiet: self.is_quiet, of_streams: None };
         let mut client = Client::connect_with(&address, tls)?
             .with_credential(credential)?
-            .with_retry(Retry::within(self.timeout.map_or(TIMEOUT_DEFAULT, Duration::from_secs)))
-            .with_wait_observer(waiting::observer(self.timeout.is_some(), self.is_quiet));
+            .with_retry(Retry::within(timeout))
+            .with_wait_observer(patience.observer());
         if let Some(team) = &team {
             client = client.with_team(team.clone());
         }
         let address = client.address().to_owned();
-        Ok(Caller { client, address, credential: credential.to_owned(), member, team })
+        let wait = Patience { of_streams: Some(timeout), ..patience };
+        Ok(Caller { client, address, credential: credential.to_owned(), member, team, wait })
     }
 }

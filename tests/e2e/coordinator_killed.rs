@@ -12,6 +12,8 @@ use crate::{
 
 scenarios! {
     a_runner_that_waits_for_its_coordinator_says_so_and_gives_up_at_a_signal,
+    a_wait_for_a_reply_ends_when_the_coordinator_stays_away,
+    a_follower_says_so_each_time_that_the_coordinator_is_away,
 }
 
 store_scenarios! {
@@ -97,6 +99,37 @@ fn a_runner_that_waits_for_its_coordinator_says_so_and_gives_up_at_a_signal(mut 
     assert_eq!(backend.exit(), 75);
     assert!(told_at.elapsed() < Duration::from_secs(30), "the runner has not given up");
     world.coordinator.restart();
+}
+
+fn a_wait_for_a_reply_ends_when_the_coordinator_stays_away(mut world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::SILENT).ready();
+    let waiting = world.spawn(LEAD, &["send", "backend", "ping", "--wait-reply", "600", "--timeout", "2"], "");
+    backend.await_text("ping");
+    world.coordinator.kill();
+    let gave_up = waiting.output().exits(69).complains_of("giving up in 1 s");
+    assert!(!gave_up.stderr.contains("No reply"), "{}", gave_up.stderr);
+    world.coordinator.restart();
+}
+
+fn a_follower_says_so_each_time_that_the_coordinator_is_away(mut world: World) {
+    world.create_team("acme");
+    let said = world.home(LEAD).join("said");
+    let script = format!("exec \"$0\" history --follow 2>'{}'", said.display());
+    let follower = world.spawn_shell(LEAD, &script);
+    follower.await_said("lead");
+    for times in 1..=2 {
+        world.coordinator.kill();
+        eventually("the follower says that it waits", || {
+            let said = std::fs::read_to_string(&said).unwrap_or_default();
+            (said.matches("Waiting for the coordinator").count() == times).then_some(())
+        });
+        world.coordinator.restart();
+        let task = format!("task {times}");
+        world.cli(LEAD, &["task", "create", &task]).succeeds();
+        follower.await_said(&task);
+    }
+    follower.kill();
 }
 
 fn a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing(mut world: World) {

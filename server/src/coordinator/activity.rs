@@ -43,7 +43,7 @@ impl Coordinator {
             keys.push(member_key::<ActivityRecord>(member));
             kept = self.extent(&namespace, &streams::activity(member)).await?;
         }
-        let done = self.decide(&namespace, &keys, |tx| activity::report(tx, who, request, kept)).await?;
+        let done = self.decide_for(who, &namespace, &keys, |tx| activity::report(tx, who, request, kept)).await?;
         if let Credential::Member { team, member, .. } = &who.credential {
             self.metrics.usage.add(team, member, done.value);
         }

@@ -17,7 +17,7 @@ use super::{
     claim_queues::{Admission, Attempt, WaitingClaim},
     keys::{board_key, board_keys},
     store_errors::unavailable,
-    turns::Turn,
+    turns::{Turn, Whose},
 };
 use crate::{
     domain::{
@@ -70,12 +70,12 @@ impl Coordinator {
     ) -> Result<Attempt, Refusal> {
         // Other callers are few. Whether they may write is decided for a whole transaction.
         if !matches!(who.credential, Credential::Member { .. }) {
-            let mut turn = self.turns.take(namespace).await;
-            return self.claim_alone(namespace, who, request, is_woken, &mut turn).await;
+            let turn = self.turns.take(namespace, &Whose::of(who)).await;
+            return self.claim_alone(namespace, who, request, is_woken, &turn).await;
         }
-        let try_take = || self.turns.try_take(namespace);
+        let try_take = || self.turns.try_take(namespace, &Whose::of(who));
         match self.claims.enter(namespace, who, request, is_woken, try_take) {
-            Admission::Turn(mut turn) => self.claim_alone(namespace, who, request, is_woken, &mut turn).await,
+            Admission::Turn(turn) => self.claim_alone(namespace, who, request, is_woken, &turn).await,
             Admission::Queue { answered, is_first } => {
                 if is_first {
                     // A task, so that a caller that goes away does not take the outcomes of the others with it.
@@ -88,7 +88,7 @@ impl Coordinator {
         }
     }
 
-    async fn claim_together(&self, namespace: &Namespace, mut waiting: Vec<WaitingClaim>, turn: &mut Turn) {
+    async fn claim_together(&self, namespace: &Namespace, mut waiting: Vec<WaitingClaim>, turn: &Turn) {
         let count = self.change_count(namespace);
         waiting.retain(|call| !call.answer.is_closed());
         let (hopeless, waiting): (Vec<_>, Vec<_>) =
@@ -99,7 +99,7 @@ impl Coordinator {
         if waiting.len() > 1
             && let Some(outcomes) = self.try_together(namespace, &waiting).await
         {
-            turn.nothing_at = outcomes.iter().any(|outcome| matches!(outcome, Ok(None))).then_some(count);
+            turn.set_nothing_at(outcomes.iter().any(|outcome| matches!(outcome, Ok(None))).then_some(count));
             for (call, outcome) in waiting.into_iter().zip(outcomes) {
                 let _ = call.answer.send(outcome.map(|claim| Attempt { claim, count }));
             }
@@ -137,7 +137,7 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ClaimNextTaskRequest,
         is_woken: bool,
-        turn: &mut Turn,
+        turn: &Turn,
     ) -> Result<Attempt, Refusal> {
         let count = self.change_count(namespace);
         if self.is_hopeless(namespace, who, is_woken, turn, count) {
@@ -145,7 +145,7 @@ impl Coordinator {
         }
         let keys = board_keys(who, None);
         let claim = self.decide(namespace, &keys, |tx| claim::claim_next(tx, who, request)).await?.value;
-        turn.nothing_at = claim.is_none().then_some(count);
+        turn.set_nothing_at(claim.is_none().then_some(count));
         Ok(Attempt { claim, count })
     }
 
@@ -164,7 +164,7 @@ impl Coordinator {
         turn: &Turn,
         count: u64,
     ) -> bool {
-        is_woken && turn.nothing_at == Some(count) && !self.is_any_assigned(namespace, who)
+        is_woken && turn.nothing_at() == Some(count) && !self.is_any_assigned(namespace, who)
     }
 
     /// Returns whether a task is assigned to the caller, according to the cache.
@@ -193,9 +193,9 @@ impl Queue {
     /// Carries out claims until none waits. Other changes to the board have their turns in between.
     async fn carry_out(mut self) {
         loop {
-            let mut turn = self.coordinator.turns.take(&self.namespace).await;
+            let turn = self.coordinator.turns.take(&self.namespace, &Whose::Coordinator).await;
             let Some(waiting) = self.coordinator.claims.next(&self.namespace) else { break };
-            self.coordinator.claim_together(&self.namespace, waiting, &mut turn).await;
+            self.coordinator.claim_together(&self.namespace, waiting, &turn).await;
         }
         self.is_over = true;
     }

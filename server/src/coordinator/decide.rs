@@ -19,6 +19,7 @@ use super::{
     keys::{board_keys, team_key, usual_keys},
     messages::WHOLE_INBOX,
     store_errors::{corrupt, unavailable},
+    turns::{Turn, Whose},
 };
 use crate::{
     domain::{
@@ -38,6 +39,9 @@ use crate::{
 /// How many times a commit may fail before the coordinator gives up. Each failure means that another commit has
 /// succeeded.
 const ATTEMPTS_MAX: u32 = 100;
+
+/// How many times a commit may fail before the call lines up with others of which the same is true.
+const ATTEMPTS_BEFORE_TURN: u32 = 3;
 
 /// What a call's rule touches. Decides which records are loaded with the first read, and whether the call waits for its
 /// turn among those that change the team's task board.
@@ -72,13 +76,15 @@ impl Coordinator {
         rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<T, Refusal> {
         let namespace = namespace_of(who, named)?;
+        let whose = Whose::of(who);
+        let turn = self.turns.take(&namespace, &whose);
         let (_turn, keys) = match touches {
             Touches::Team => (None, usual_keys(who)),
-            Touches::Life => (Some(self.turns.take(&namespace).await), usual_keys(who)),
+            Touches::Life => (Some(turn.await), usual_keys(who)),
             Touches::Task(task) => (None, board_keys(who, Some(task))),
-            Touches::Board(task) => (Some(self.turns.take(&namespace).await), board_keys(who, task)),
+            Touches::Board(task) => (Some(turn.await), board_keys(who, task)),
         };
-        Ok(self.decide(&namespace, &keys, rule).await?.value)
+        Ok(self.decide_for(who, &namespace, &keys, rule).await?.value)
     }
 
     /// Runs a rule until it is carried out or refused. `preload`: records that the rule will want, to be read at once.
@@ -88,7 +94,33 @@ impl Coordinator {
         preload: &[Key],
         rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<Done<T>, Refusal> {
-        Decision::new(self, namespace, preload).run(rule).instrument(step!("decide")).await
+        self.decide_as(Whose::Coordinator, namespace, preload, rule).await
+    }
+
+    /// Runs a rule of a caller until it is carried out or refused.
+    pub(super) async fn decide_for<T>(
+        &self,
+        who: &CallerCredentials,
+        namespace: &Namespace,
+        preload: &[Key],
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
+    ) -> Result<Done<T>, Refusal> {
+        self.decide_as(Whose::of(who), namespace, preload, rule).await
+    }
+
+    async fn decide_as<T>(
+        &self,
+        whose: Whose,
+        namespace: &Namespace,
+        preload: &[Key],
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
+    ) -> Result<Done<T>, Refusal> {
+        // While a call of the caller lines up, others of it would only make the commits of others fail.
+        let turn = match self.contended.involve(namespace, &whose) {
+            true => Some(self.contended.take(namespace, &whose).await),
+            false => None,
+        };
+        Decision::new(self, namespace, preload, whose, turn).run(rule).instrument(step!("decide")).await
     }
 
     fn context(&self) -> Context {
@@ -134,13 +166,23 @@ struct Decision<'c> {
     from_cache: bool,
     /// Records may still be taken from the cache.
     cache_allowed: bool,
+    whose: Whose,
+    /// Its turn among the calls whose commits keep failing.
+    turn: Option<Turn>,
 }
 
 impl<'c> Decision<'c> {
-    fn new(coordinator: &'c Coordinator, namespace: &'c Namespace, preload: &'c [Key]) -> Self {
+    fn new(
+        coordinator: &'c Coordinator,
+        namespace: &'c Namespace,
+        preload: &'c [Key],
+        whose: Whose,
+        turn: Option<Turn>,
+    ) -> Self {
         let mut snapshot = Snapshot::default();
         let from_cache = coordinator.cache.fill(namespace, preload, &mut snapshot);
-        Self { coordinator, namespace, preload, ctx: coordinator.context(), snapshot, from_cache, cache_allowed: true }
+        let ctx = coordinator.context();
+        Self { coordinator, namespace, preload, ctx, snapshot, from_cache, cache_allowed: true, whose, turn }
     }
 
     async fn run<T>(mut self, rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>) -> Result<Done<T>, Refusal> {
@@ -173,7 +215,7 @@ impl<'c> Decision<'c> {
                     if let Some(durability) = self.commit(&tx.into_txn()).await? {
                         return Ok(Done { value, durability });
                     }
-                    if back_off(attempts).await {
+                    if self.line_up(attempts).await || back_off(attempts).await {
                         // By now, what the failed check returned is stale. Running the rule on it would only cause the
                         // next conflict.
                         self.reload().await?;
@@ -196,6 +238,15 @@ impl<'c> Decision<'c> {
             Reason::StoreUnavailable,
             "Too many callers are changing the same thing at once. Try again with the same idempotency key.",
         ))
+    }
+
+    /// Takes a turn if its commits keep failing. Returns whether it has waited.
+    async fn line_up(&mut self, attempts: u32) -> bool {
+        let is_due = attempts + 1 >= ATTEMPTS_BEFORE_TURN && self.turn.is_none();
+        if is_due {
+            self.turn = Some(self.coordinator.contended.take(self.namespace, &self.whose).await);
+        }
+        is_due
     }
 
     /// Adds records that the rule has missed, and with them those of the preload that are not there yet.
@@ -325,15 +376,18 @@ impl<'c> Decision<'c> {
                         return Ok(());
                     }
                 }
-                let team =
-                    self.snapshot.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
-                Err(post::inbox_full(team.as_deref(), &stream, &self.coordinator.limits))
+                Err(post::inbox_full(self.team().as_deref(), &stream, &self.coordinator.limits))
             }
         }
     }
 }
 
 impl Decision<'_> {
+    /// Returns the team as far as the rule has read it.
+    fn team(&self) -> Option<Arc<TeamRecord>> {
+        self.snapshot.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten())
+    }
+
     /// Finds out how much more than its bound each inbox takes that a transaction finds full.
     async fn learn_allowances(&mut self, txn: &Txn) -> Result<(), Refusal> {
         let appended: Vec<_> = txn
@@ -348,13 +402,14 @@ impl Decision<'_> {
                 _ => None,
             })
             .collect();
+        let team = self.team();
         let inboxes: Vec<String> = appended.iter().map(|(stream, ..)| (*stream).clone()).collect();
         let extents = self.coordinator.store.extents(self.namespace, &inboxes).await.map_err(unavailable)?;
         for ((stream, entry, weight, bound), extent) in appended.into_iter().zip(extents) {
             let is_full = extent.entries >= bound.entries_max || extent.weight + weight > bound.weight_max;
             if is_full && !self.snapshot.allowances.contains_key(stream) {
                 let inbox = self.coordinator.whole_inbox(self.namespace, stream).await?;
-                let allowance = inbox::allowance(&inbox, &entry, &self.coordinator.limits);
+                let allowance = inbox::allowance(&inbox, &entry, team.as_deref(), &self.coordinator.limits);
                 self.snapshot.allowances.insert(stream.clone(), allowance);
             }
         }

@@ -9,6 +9,7 @@ use super::{
     decide::Touches,
     keys::{due_key, team_key},
     store_errors::unavailable,
+    turns::Whose,
 };
 use crate::{
     domain::{
@@ -104,8 +105,10 @@ impl Coordinator {
         if !exceeds(extent.entries, extent.weight) {
             return Ok(false);
         }
-        let notices = inbox::notices(&self.whole_inbox(namespace, &streams::inbox(member)).await?);
-        Ok(exceeds(extent.entries.saturating_sub(notices.entries), extent.weight.saturating_sub(notices.weight)))
+        let team = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        let entries = self.whole_inbox(namespace, &streams::inbox(member)).await?;
+        let free = inbox::uncounted(&entries, team.as_deref());
+        Ok(exceeds(extent.entries.saturating_sub(free.entries), extent.weight.saturating_sub(free.weight)))
     }
 
     /// See `TeamService.Join`.
@@ -155,7 +158,7 @@ impl Coordinator {
         leases: &Leases,
         may_lose: bool,
     ) -> Result<Option<Duration>, Refusal> {
-        let _turn = self.turns.take(namespace).await;
+        let _turn = self.turns.take(namespace, &Whose::Coordinator).await;
         let done =
             self.decide(namespace, &[team_key(), due_key()], |tx| due::carry_out_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))

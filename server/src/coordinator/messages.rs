@@ -39,7 +39,7 @@ impl Coordinator {
         let began = Instant::now();
         let sent = async {
             let namespace = namespace_of(who, &request.team)?;
-            let done = self.decide(&namespace, &usual_keys(who), |tx| send::send(tx, who, request)).await?;
+            let done = self.decide_for(who, &namespace, &usual_keys(who), |tx| send::send(tx, who, request)).await?;
             Ok(v1::SendResponse { durability: durability(done.durability).into(), ..done.value })
         }
         .await;

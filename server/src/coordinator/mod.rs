@@ -69,7 +69,10 @@ pub struct Coordinator {
     cache: Cache,
     clock: Clock,
     notifier: Arc<Notifier>,
+    /// The turns of the calls that change a team's board.
     turns: Turns,
+    /// The turns of other calls whose commits keep failing.
+    contended: Turns,
     claims: ClaimQueues,
     /// The durability of the latest commit that recorded a reply.
     durability: AtomicU8,
@@ -104,6 +107,7 @@ impl Coordinator {
             clock: Clock::starting_at(now_ms),
             notifier: Arc::new(Notifier::new()),
             turns: Turns::default(),
+            contended: Turns::default(),
             claims: ClaimQueues::default(),
             durability: AtomicU8::new(0),
             metrics: Arc::default(),

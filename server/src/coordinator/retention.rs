@@ -17,6 +17,7 @@ use super::{
     keys::team_key,
     messages::WHOLE_INBOX,
     store_errors::{corrupt, unavailable},
+    turns::Whose,
 };
 use crate::{
     domain::{
@@ -193,7 +194,7 @@ impl Coordinator {
         if old.is_empty() {
             return Ok(());
         }
-        let _turn = self.turns.take(namespace).await;
+        let _turn = self.turns.take(namespace, &Whose::Coordinator).await;
         self.change(namespace, |tx| retention::trim_tasks(tx, team_id, &old)).await
     }
 

@@ -1,5 +1,7 @@
 //! The entries of an inbox, how many of them a sender may have, and how they leave it.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use teamwire_proto::{
     Refusal,
@@ -11,19 +13,19 @@ use uuid::Uuid;
 
 use super::{
     limits::Limits,
-    records::{ReceiptRecord, receipt_id},
+    records::{EndCause, Life, MemberRecord, ReceiptRecord, TeamRecord, receipt_id},
     streams,
     topics::Topic,
     tx::{Allowance, RuleError, Tx},
 };
 
-/// How many messages of one sender a full inbox still takes.
+/// How many messages of one sender a full inbox takes at least.
 pub const SHARE_ENTRIES: u64 = 16;
 
-/// How many bytes of messages of one sender a full inbox still takes.
+/// How many bytes of messages of one sender a full inbox takes at least.
 const SHARE_BYTES: u64 = 128 * 1024;
 
-/// A bound is at least so many times the share of a sender.
+/// A bound is at least so many times that.
 const SHARES_MIN: u64 = 8;
 
 /// An entry of an inbox: the message that it names, whose records hold the rest.
@@ -38,7 +40,7 @@ pub struct InboxEntry {
 }
 
 /// Who sent a message, as the entry of an inbox says it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EntrySender {
     /// The coordinator: it is a notice.
     Coordinator,
@@ -92,24 +94,45 @@ pub fn message_id_of(entry: &[u8]) -> Option<MessageId> {
     InboxEntry::decode(entry).map(|entry| entry.message_id)
 }
 
-/// Returns how much of an inbox is notices, which take no room from messages.
-pub fn notices(entries: &[InboxEntry]) -> Allowance {
-    sum(entries, |entry| entry.sender == EntrySender::Coordinator)
+/// Returns how much of an inbox takes no room from messages: notices, and what members have sent that were stopped by
+/// force since.
+pub fn uncounted(entries: &[InboxEntry], team: Option<&TeamRecord>) -> Allowance {
+    let stopped: HashSet<&str> = team.into_iter().flat_map(|team| &team.members).filter_map(stopped_by_force).collect();
+    sum(entries, |entry| match &entry.sender {
+        EntrySender::Coordinator => true,
+        EntrySender::Operator => false,
+        EntrySender::Member(name) => stopped.contains(name.as_str()),
+    })
+}
+
+fn stopped_by_force(member: &MemberRecord) -> Option<&str> {
+    let is_forced = matches!(
+        member.life,
+        Life::Stopping { cause: EndCause::Forced { .. }, .. } | Life::Exited { cause: EndCause::Forced { .. }, .. }
+    );
+    is_forced.then_some(member.name.folded())
 }
 
 /// Returns how much more than its bound a full inbox takes of a message: what others have put there if its sender has
-/// less than a sender's share, so that no one shuts anyone else out; or else the notices.
-pub fn allowance(entries: &[InboxEntry], new: &InboxEntry, limits: &Limits) -> Allowance {
+/// less than its share, so that no one shuts anyone else out; or else what takes no room.
+///
+/// The share is the bound divided by the number of senders that have messages in the inbox, but at least
+/// `SHARE_ENTRIES` and `SHARE_BYTES`. So an inbox holds at most about twice its bound.
+pub fn allowance(entries: &[InboxEntry], new: &InboxEntry, team: Option<&TeamRecord>, limits: &Limits) -> Allowance {
     let own = sum(entries, |entry| entry.sender == new.sender);
+    let mut senders: HashSet<&EntrySender> = entries.iter().map(|entry| &entry.sender).collect();
+    senders.remove(&EntrySender::Coordinator);
+    senders.insert(&new.sender);
+    let of = |bound: u64, least: u64| (bound / senders.len() as u64).max(least.min(bound / SHARES_MIN).max(1));
     let share = Allowance {
-        entries: SHARE_ENTRIES.min(limits.inbox_entries_max / SHARES_MIN).max(1),
-        weight: SHARE_BYTES.min(limits.inbox_bytes_max / SHARES_MIN),
+        entries: of(limits.inbox_entries_max, SHARE_ENTRIES),
+        weight: of(limits.inbox_bytes_max, SHARE_BYTES),
     };
     let fits = own.entries == 0 || own.weight + u64::from(new.bytes) <= share.weight;
     if own.entries < share.entries && fits {
         sum(entries, |entry| entry.sender != new.sender)
     } else {
-        notices(entries)
+        uncounted(entries, team)
     }
 }
 
@@ -240,19 +263,25 @@ mod tests {
 
     #[test]
     fn a_full_inbox_takes_a_share_of_each_sender() {
-        let limits = Limits::default();
-        let flood: Vec<_> = (0..limits.inbox_entries_max).map(|_| entry("eve", 100)).collect();
+        let limits = Limits { inbox_entries_max: 1_000, inbox_bytes_max: 1 << 20, ..Limits::default() };
+        let flood: Vec<_> = (0..1_000).map(|_| entry("eve", 100)).collect();
+        let allowance = |entries: &[InboxEntry], new: &InboxEntry| allowance(entries, new, None, &limits);
         let all = Allowance { entries: flood.len() as u64, weight: 100 * flood.len() as u64 };
-        assert_eq!(allowance(&flood, &entry("bob", 100), &limits), all);
-        assert_eq!(allowance(&flood, &entry("eve", 100), &limits), Allowance::default(), "it has more than its share");
+        assert_eq!(allowance(&flood, &entry("bob", 100)), all);
+        assert_eq!(allowance(&flood, &entry("eve", 100)), Allowance::default(), "it has more than its share");
 
         let with = |own: InboxEntry, count: usize| [flood.clone(), vec![own; count]].concat();
-        assert_eq!(allowance(&with(entry("bob", 100), 15), &entry("bob", 100), &limits), all);
-        assert_eq!(allowance(&with(entry("bob", 100), 16), &entry("bob", 100), &limits), Allowance::default());
-        assert_eq!(allowance(&with(entry("bob", 130_000), 1), &entry("bob", 2_000), &limits), Allowance::default());
-        assert_eq!(allowance(&flood, &entry("bob", 200_000), &limits), all, "one message fits, however long");
+        assert_eq!(allowance(&with(entry("bob", 100), 499), &entry("bob", 100)), all, "they are two");
+        assert_eq!(allowance(&with(entry("bob", 100), 500), &entry("bob", 100)), Allowance::default());
+        assert_eq!(allowance(&with(entry("bob", 524_000), 1), &entry("bob", 1_000)), Allowance::default());
+        assert_eq!(allowance(&flood, &entry("bob", 600_000)), all, "one message fits, however long");
+
+        let many: Vec<_> = (0..200).map(|of| entry(&format!("m{of}"), 100)).collect();
+        let many = |own: usize| [flood.clone(), many.clone(), vec![entry("bob", 100); own]].concat();
+        assert!(allowance(&many(15), &entry("bob", 100)).entries > 0, "a share is never too small");
+        assert_eq!(allowance(&many(16), &entry("bob", 100)), Allowance::default());
 
         let notice = Allowance { entries: 1, weight: 50 };
-        assert_eq!(allowance(&with(entry("", 50), 1), &entry("eve", 100), &limits), notice);
+        assert_eq!(allowance(&with(entry("", 50), 1), &entry("eve", 100)), notice);
     }
 }

@@ -6,7 +6,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::{calls::RuleCalls as _, team::*};
+use crate::{board::task_for, calls::RuleCalls as _, team::*};
 
 /// How many messages of each sender a full inbox still takes.
 const SHARE: usize = 16;
@@ -40,7 +40,8 @@ async fn a_member_that_fills_an_inbox_keeps_no_one_else_out_and_its_flood_goes_w
 
     let asked = t.send(&bob, plan("1. Do it.")).await;
     t.send(&bob, permission("")).await;
-    for _ in 2..SHARE {
+    // The inbox holds messages of two senders, so each has half of it.
+    for _ in 2..100 {
         t.send(&bob, message("lead", "a report")).await;
     }
     t.refused(t.try_send(&bob, message("lead", "more")), Code::ResourceExhausted, Reason::InboxFull, "").await;
@@ -59,6 +60,33 @@ async fn a_member_that_fills_an_inbox_keeps_no_one_else_out_and_its_flood_goes_w
         (ReceiptState::DeadLettered, DeadLetterCause::SenderStopped)
     );
     assert_eq!(t.receipts(flood.last().unwrap()).await[0].state(), ReceiptState::Queued);
+}
+
+#[tokio::test]
+async fn what_stays_of_a_stopped_member_takes_no_room() {
+    let (t, [bob, eve]) = of_two().await;
+    // Less than a flood, so none of it is lost.
+    for _ in 0..100 {
+        t.send(&eve, message("lead", "a report")).await;
+    }
+    t.try_force(&t.lead, "eve").await.unwrap();
+    let took = flood(&t, &bob).await.len();
+    assert_eq!(took, 200, "the whole inbox is bob's");
+    assert!(t.member("lead").await.inbox_full);
+    assert_eq!(t.inbox(&t.lead).await.len(), 300);
+}
+
+#[tokio::test]
+async fn a_flood_of_notices_of_one_kind_pushes_out_only_its_own() {
+    let t = Team::with_limits(|limits| limits.inbox_notices_max = 10).await;
+    let [bob, eve] = t.join_all(["bob", "eve"]).await;
+    t.try_leave(&bob, 1).await.unwrap();
+    for _ in 0..30 {
+        t.try_add(&eve, task_for("lead")).await.unwrap();
+    }
+    let notices = async |kind| t.notices(&t.lead, kind).await.len();
+    assert_eq!(notices(v1::NoticeKind::MemberExited).await, 1);
+    assert_eq!(notices(v1::NoticeKind::TaskAssignment).await, 9);
 }
 
 #[tokio::test]

@@ -124,7 +124,7 @@ pub(in crate::command) async fn refuse_gone(caller: &Caller, names: &[String], a
     if names.is_empty() || how.len() < names.len() {
         return Ok(());
     }
-    Err(Failure::with_code(LOST, format!("There will be no {awaited}: {}.", how.join(", "))))
+    Err(Failure::with_code(LOST, format!("No {awaited} can come now: {}.", how.join(", "))))
 }
 
 /// Returns the sequence of the newest entry of the history.
@@ -142,7 +142,11 @@ pub(in crate::command) async fn progress_of(
     awaited: &str,
 ) -> Option<String> {
     let request = v1::GetMessageRequest { message_id: message_id.to_owned(), ..v1::GetMessageRequest::default() };
-    let reply = caller.client.get_message(request).await.ok()?;
+    progress(&caller.client.get_message(request).await.ok()?, noun, awaited)
+}
+
+/// Says the same of a message that was read.
+pub(in crate::command) fn progress(reply: &v1::GetMessageResponse, noun: &str, awaited: &str) -> Option<String> {
     let receipt = reply.receipts.first()?;
     let name = show::one_line(&receipt.recipient);
     Some(match receipt.state() {

@@ -79,9 +79,8 @@ fn not_started(asker: &Asker<'_>, order: &v1::Request, at_host: Option<ReceiptSt
         _ => format!("from {host}, and has not started"),
     };
     let next = format!(
-        "Wait for it: `teamwire requests {} --wait`. Or cancel it with `teamwire shutdown {name} --force`, and choose another host \
-         from `teamwire hosts`.",
-        order.id
+        "Wait for it: `teamwire status --follow`. Or cancel it with `teamwire shutdown {name} --force`, and choose another host \
+         from `teamwire hosts`."
     );
     let text = format!("{name} was ordered {waits} ago {state}.");
     problem(FindingClass::NotStarted, name, text, asker.advise_lead(next))

@@ -1,5 +1,7 @@
 //! The list of a member's notices, which is bounded.
 
+use std::collections::BTreeMap;
+
 use teamwire_proto::{
     name::Name,
     v1::{self, DeadLetterCause, NoticeKind},
@@ -96,8 +98,9 @@ impl NoticeList {
         Ok(())
     }
 
-    /// Drops slots beyond the bound: those of processed notices, then unimportant ones, then the oldest. A notice that
-    /// was in the inbox is only in the history then.
+    /// Drops slots beyond the bound: those of processed notices, then unimportant ones, then the oldest of the kind that
+    /// has the most, so that a flood of one kind pushes out no other. A notice that was in the inbox is only in the
+    /// history then.
     fn make_room(&mut self, tx: &mut Tx<'_>) -> Result<(), RuleError> {
         let slots_max = tx.ctx.limits.inbox_notices_max;
         if self.slots.len() <= slots_max {
@@ -108,8 +111,7 @@ impl NoticeList {
         tx.want::<ReceiptRecord>(self.slots[..last].iter().filter_map(|slot| receipt_of(slot, &self.member)))?;
         self.drop_processed(tx, last)?;
         while self.slots.len() > slots_max {
-            let last = self.slots.len() - 1;
-            let slot = self.slots.remove(self.slots[..last].iter().position(|slot| !slot.important).unwrap_or(0));
+            let slot = self.slots.remove(self.first_to_drop());
             if let Some(sent) = slot.sent
                 && let Some(sequence) = tx.place_in_inbox(&self.member, sent.message_id)?
             {
@@ -121,6 +123,17 @@ impl NoticeList {
             }
         }
         Ok(())
+    }
+
+    /// Returns the place of the slot that makes room for the last one.
+    fn first_to_drop(&self) -> usize {
+        let (_, before) = self.slots.split_last().expect("more slots than the bound");
+        let has_unimportant = before.iter().any(|slot| !slot.important);
+        let may_go = |slot: &&NoticeSlot| !has_unimportant || !slot.important;
+        let mut counts: BTreeMap<i32, usize> = BTreeMap::new();
+        before.iter().filter(may_go).for_each(|slot| *counts.entry(slot.kind).or_default() += 1);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count).map(|(kind, _)| kind);
+        before.iter().position(|slot| may_go(&slot) && Some(slot.kind) == most).unwrap_or(0)
     }
 
     /// Drops processed notices from the first `count` slots. Their receipts must be loaded; a receipt never goes away

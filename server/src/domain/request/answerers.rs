@@ -24,14 +24,32 @@ pub fn check_awaited(team: &TeamRecord, request: &v1::Request) -> Result<(), Ref
     if answerers.any(|name| gone(team, name).is_none()) {
         return Ok(());
     }
-    Err(Refusal::new(
-        Reason::AnswererLost,
-        format!(
+    let member = request.member.as_str();
+    let text = match request.kind() {
+        RequestKind::Spawn if has_taken_order(team, member) => format!(
+            "{first} {how} after it had taken the order. {member} may start all the same, or not at all: `teamwire status` shows \
+             whether it has. To cancel the order: `teamwire shutdown {member} --force`."
+        ),
+        RequestKind::Spawn => format!(
+            "{first} {how}, so no one starts {member} now. The order stays pending: {first} can start it after coming back. To \
+             cancel it: `teamwire shutdown {member} --force`."
+        ),
+        RequestKind::Shutdown => format!(
+            "{first} {how}, so no one answers this request now. It stays pending: {first} can answer it after coming back."
+        ),
+        _ => format!(
             "{first} {how}, so no member decides this request now. It stays pending: {first} can decide it after coming back, \
              and so can the operator."
         ),
-    )
-    .with("member", first))
+    };
+    Err(Refusal::new(Reason::AnswererLost, text).with("member", first))
+}
+
+/// Returns whether a host has taken the order to start this member.
+fn has_taken_order(team: &TeamRecord, name: &str) -> bool {
+    let name = Name::parse(name, "member").ok();
+    let ordered = name.and_then(|name| team.member(&name)).and_then(|member| member.ordered.as_ref());
+    ordered.is_some_and(|ordered| ordered.token_id.is_some())
 }
 
 /// Returns how a member is gone. `None` if it can still answer.
