@@ -34,21 +34,27 @@ const BROKEN_PIPE: i32 = 141;
 /// The exit code when output cannot be written (`EX_IOERR`).
 const IO_ERROR: i32 = 74;
 
-/// Exits quietly when standard output is a closed pipe: `teamwire history | head` is not an error.
-///
-/// `println!` reports a failed write only by panicking, so this installs a panic hook.
-fn exit_when_output_fails() {
+/// The exit code when the system starts no more threads (`EX_OSERR`).
+const SYSTEM_ERROR: i32 = 71;
+
+/// Exits with words for two failures that libraries report only by panicking: the system starts no thread, and
+/// `println!` cannot write. A closed pipe ends the process quietly: `teamwire history | head` is not an error.
+/// `outlives_its_output`: go on after a failed write.
+fn exit_when_the_system_fails(outlives_its_output: bool) {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let message = panic.payload_as_str().filter(|message| message.starts_with("failed printing to std"));
-        match message {
-            Some(message) if message.contains("Broken pipe") => std::process::exit(BROKEN_PIPE),
-            Some(message) => {
-                let _ = writeln!(std::io::stderr(), "error: cannot write the output: {message}");
-                std::process::exit(IO_ERROR);
+        let message = panic.payload_as_str().unwrap_or_default();
+        let fails_to_print = message.starts_with("failed printing to std") && !outlives_its_output;
+        let (text, code) = match message.strip_prefix("OS can't spawn worker thread: ") {
+            Some(why) => {
+                (format!("cannot start a thread: {why}. Raise the limit of processes (`ulimit -u`)"), SYSTEM_ERROR)
             }
-            None => default_hook(panic),
-        }
+            None if fails_to_print && message.contains("Broken pipe") => std::process::exit(BROKEN_PIPE),
+            None if fails_to_print => (format!("cannot write the output: {message}"), IO_ERROR),
+            None => return default_hook(panic),
+        };
+        let _ = writeln!(std::io::stderr(), "error: {text}");
+        std::process::exit(code);
     }));
 }
 
@@ -73,9 +79,7 @@ fn main() -> ExitCode {
         watchdog.run();
         return ExitCode::SUCCESS;
     }
-    if !cli.outlives_its_output() {
-        exit_when_output_fails();
-    }
+    exit_when_the_system_fails(cli.outlives_its_output());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let code = match runtime {
         Ok(runtime) => {

@@ -24,7 +24,7 @@ use crate::{
 ///
 /// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks. Approving a
 /// permission request allows its author to use the tool as described, once. Before that, the command shows the tool and
-/// everything that it would do, and asks for confirmation if you are at a terminal.
+/// everything that it would do, and asks for confirmation if you are at a terminal. There, it also shows a plan and asks.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub(super) struct Approve {
@@ -89,8 +89,13 @@ async fn answer(
     if let Some(kind) = kind {
         expect_kind(&request, kind, approve)?;
     }
-    if approve && request.kind() == RequestKind::Permission {
-        confirm(&request, yes, output)?;
+    match request.kind() {
+        RequestKind::Permission if approve => confirm(&request, yes, output)?,
+        RequestKind::PlanApproval if approve && asks(&request, yes, output) => {
+            anstream::eprintln!("The plan of {}:\n{}", request.member, show::plain_lines(&request.content));
+            ask(&format!("Approve the plan of {}?", request.member))?;
+        }
+        _ => {}
     }
     let text = match text {
         "" if !approve && asks(&request, yes, output) => ask_why(&request)?,

@@ -57,6 +57,8 @@ impl Invite {
                 format!("Use it with: TEAMWIRE_CREDENTIAL=TOKEN teamwire history --address {}", caller.address);
             let value = serde_json::json!({ "token": reply.credential, "address": caller.address });
             self.print(value, &reply.credential, reply.expires_at, &use_it);
+            let addresses = Address::parse_list(&caller.address).unwrap_or_default();
+            warn_of_reach("credential", &addresses);
             return Ok(());
         }
         let request = v1::InviteRequest {
@@ -85,20 +87,7 @@ impl Invite {
         self.print(value, &join_string, reply.expires_at, &use_it);
         match JoinString::parse(&join_string).map(|joining| joining.addresses).unwrap_or_default().as_slice() {
             [] => show::warn("The token does not include the coordinator's address. Join with --address URL."),
-            [Address::Unix(_), ..] => {
-                show::warn(
-                    "The join string works on this machine only, and for your user only. For other users of this machine, add \
-                     --address with the coordinator's http address; for other machines, start the coordinator with --advertise \
-                     URL.",
-                );
-            }
-            addresses if addresses.iter().all(Address::is_loopback) => {
-                show::warn(
-                    "The join string works on this machine only. For other machines, start the coordinator with \
-                     --advertise URL.",
-                );
-            }
-            _ => {}
+            addresses => warn_of_reach("join string", addresses),
         }
         Ok(())
     }
@@ -113,5 +102,19 @@ impl Invite {
         anstream::println!("{minted}");
         let hint = format!("Valid until {}. {use_it}", show::time(until.as_ref()));
         anstream::eprintln!("{}", show::paint(show::dim(), hint));
+    }
+}
+
+/// Warns if what was created is of use on this machine only. `what`: such as "join string".
+fn warn_of_reach(what: &str, addresses: &[Address]) {
+    match addresses {
+        [Address::Unix(_), ..] => show::warn(&format!(
+            "The {what} works on this machine only, and for your user only. For other users of this machine, add --address with \
+             the coordinator's http address; for other machines, start the coordinator with --advertise URL.",
+        )),
+        addresses if addresses.iter().all(Address::is_loopback) => show::warn(&format!(
+            "The {what} works on this machine only. For other machines, start the coordinator with --advertise URL.",
+        )),
+        _ => {}
     }
 }

@@ -73,7 +73,7 @@ pub(crate) use shared::{complete, help::command};
     after_help = "\
 Exit codes: 0 success; 1 the coordinator refused the call, something failed on this machine, or a check (such as `doctor`) \
 found a problem; 3 the member, the lead or the host rejected the request; 4 the request expired or was cancelled; 5 timed out; \
-6 the member that the command waited for was lost or has exited; 64 wrong usage; 69 coordinator unreachable; 74 output cannot be written; 75 outcome unknown (`run`: also if the name is \
+6 the member that the command waited for was lost or has exited; 64 wrong usage; 69 coordinator unreachable; 71 the system starts no thread; 74 output cannot be written; 75 outcome unknown (`run`: also if the name is \
 taken); 77 not permitted; 126 the program of `run` cannot be executed; 127 it cannot be found; 130 `spawn` was interrupted \
 while it waited, or `backup` was interrupted before it was complete. `run` otherwise returns the program's exit code."
 )]

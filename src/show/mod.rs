@@ -35,7 +35,7 @@ pub(crate) use self::{
     member::members,
     message::{delivery, delivery_json, message},
     request::{
-        first_line_of_request, last_lines, order_in_full, permission_in_full, request_kind, request_text,
+        first_line_of_request, last_lines, order_in_full, permission_in_full, plain_lines, request_kind, request_text,
         summary_of_request,
     },
     style::{bold, dim, paint, warn, warning},

@@ -44,6 +44,11 @@ pub(crate) fn permission_in_full(request: &v1::Request) -> String {
     whole_permission(&request.member, &request.tool, &request.content, &request.summary)
 }
 
+/// Returns a text of several lines, such as a plan, indented.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.trim_end().lines().map(|line| format!("    {}", plain(line))).collect::<Vec<_>>().join("\n")
+}
+
 /// Returns what a member asks permission for, in full.
 pub(super) fn whole_permission(member: &str, tool: &str, detail: &str, summary: &str) -> String {
     let mut text = format!("Tool: {}", one_line(tool));

@@ -10,6 +10,7 @@ use crate::{
 scenarios! {
     a_script_waits_until_its_request_is_refused_or_granted,
     the_named_approver_answers_and_others_cannot,
+    a_plan_is_shown_whole_before_it_is_approved_at_a_terminal,
     a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered,
     last_means_the_newest_request_to_the_caller_and_the_answer_says_what_it_decided,
     a_command_for_one_kind_of_request_answers_no_other,
@@ -246,6 +247,20 @@ fn the_command_is_shown_wherever_a_lying_request_can_be_decided(world: World) {
     let approved = world.cli(LEAD, &["approve", "last"]).succeeds();
     shows(&approved.stdout);
     shows(&approved.stderr);
+}
+
+fn a_plan_is_shown_whole_before_it_is_approved_at_a_terminal(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.cli_with_input("ann", &["plan", "submit", "-"], "# Move the files\n\nThen delete the backups.").succeeds();
+    let at_a_terminal = |answer: &str| {
+        let typed = format!("printf '{answer}\\n' | script --quiet --return --command \"'$0' approve last\" /dev/null");
+        world.spawn_shell(LEAD, &typed).output()
+    };
+    let asked = at_a_terminal("n");
+    assert!(asked.stdout.contains("    Then delete the backups."), "{}", asked.stdout);
+    assert!(asked.stdout.contains("Approve the plan of ann? [y/N]"), "{}", asked.stdout);
+    assert!(at_a_terminal("y").stdout.contains("Approved ann's plan"));
 }
 
 fn a_program_reads_what_is_asked_and_grants_it(world: World) {

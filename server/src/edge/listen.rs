@@ -4,7 +4,10 @@
 use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
+        net::UnixStream as StdUnixStream,
+    },
     path::Path,
     sync::Arc,
 };
@@ -50,7 +53,12 @@ pub const SOCKET_PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::n
 /// earlier process has left: the caller makes sure that no process uses it.
 pub fn bind(path: &Path, group: Option<Gid>) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(found) if found.file_type().is_socket() => {
+            if StdUnixStream::connect(path).is_ok() {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there"));
+            }
+            fs::remove_file(path)?;
+        }
         Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something other than a socket is there")),
         Err(_) => {}
     }
@@ -111,7 +119,9 @@ mod tests {
     async fn a_socket_of_an_earlier_process_is_replaced_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        drop(bind(&path, None).unwrap());
+        let before = bind(&path, None).unwrap();
+        assert_eq!(bind(&path, None).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(before);
         let listener = bind(&path, None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();

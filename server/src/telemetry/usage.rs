@@ -23,6 +23,9 @@ const OTHER: &str = "(other)";
 
 type UsageLabels = Vec<(&'static str, String)>;
 
+/// How far a counter counts: a number reported that no program can have reached must not make it begin again.
+const COUNT_MAX: u64 = 1 << 53;
+
 /// A counter of US dollars.
 type Dollars = Counter<f64, AtomicU64>;
 
@@ -99,18 +102,18 @@ impl Usage {
         let dollars = used.cost_usd_micros as f64 / 1e6;
         match labels {
             Some(labels) => {
-                self.turns.get_or_create(labels).inc_by(used.turns);
+                count_up(&self.turns.get_or_create(labels), used.turns);
                 self.cost_usd.get_or_create(labels).inc_by(dollars);
             }
             None => {
-                self.all_turns.inc_by(used.turns);
+                count_up(&self.all_turns, used.turns);
                 self.all_cost_usd.inc_by(dollars);
             }
         }
         let none = UsageLabels::new();
         let tokens = [used.input_tokens, used.cached_input_tokens, used.output_tokens];
         for (kind, tokens) in TOKEN_KINDS.into_iter().zip(tokens) {
-            self.tokens.get_or_create(&with_kind(labels.unwrap_or(&none), kind)).inc_by(tokens);
+            count_up(&self.tokens.get_or_create(&with_kind(labels.unwrap_or(&none), kind)), tokens);
         }
     }
 
@@ -179,6 +182,10 @@ fn with_kind(labels: &UsageLabels, kind: &str) -> UsageLabels {
     labels
 }
 
+fn count_up(counter: &Counter, by: u64) {
+    counter.inc_by(by.min(COUNT_MAX.saturating_sub(counter.get())));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +216,15 @@ mod tests {
     }
 
     const ALL: [&str; 3] = ["turns_total", "tokens_total", "cost_usd_total"];
+
+    #[test]
+    fn a_counter_never_begins_again() {
+        let metrics = Metrics::new(1);
+        for turns in [1, u64::MAX, 7] {
+            add(&metrics, "acme", "ann", turns);
+        }
+        assert_eq!(series(&metrics, &["turns_total"]), [format!(r#"{{team="acme",member="ann"}} {COUNT_MAX}"#)]);
+    }
 
     #[test]
     fn members_beyond_the_bound_share_a_series_until_others_leave() {

@@ -9,7 +9,10 @@ mod store;
 use std::path::Path;
 
 use clap::Args;
-use teamwire_server::store::backup::{self, BackupError, Counts, Header};
+use teamwire_server::store::{
+    StoreError,
+    backup::{self, BackupError, Counts, Header},
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -155,5 +158,11 @@ fn failed(error: BackupError) -> Failure {
     let text = error.to_string();
     let mut letters = text.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-    Failure::with_code(REFUSED, format!("{first}{}.", letters.as_str().trim_end_matches('.')))
+    let next = match error {
+        BackupError::Store(StoreError::Refusing(_)) => {
+            " Only a store that takes writes can be backed up: of Redis, name the primary."
+        }
+        _ => "",
+    };
+    Failure::with_code(REFUSED, format!("{first}{}.{next}", letters.as_str().trim_end_matches('.')))
 }

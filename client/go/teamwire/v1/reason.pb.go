@@ -167,7 +167,8 @@ const (
 	// The code for signing in was used before.
 	Reason_REASON_SIGN_IN_CODE_USED Reason = 65
 	// Every member that could decide the request has been lost or has exited. The request stays pending: a lost member may come back,
-	// and the operator can decide it. The metadata has the `member`.
+	// and the operator can decide a plan or a permission. The host of an order may have been lost after it started the member. The
+	// metadata has the `member`.
 	Reason_REASON_ANSWERER_LOST Reason = 66
 	// The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
 	// has `last_sequence`, the newest entry that there is.

@@ -325,6 +325,13 @@ impl Protocol for Acp {
                 // A later version of the protocol may have more kinds of updates.
                 Err(error) => tracing::debug!(%error, "unknown update"),
             },
+            Some("$/cancel_request") => {
+                let key = params["requestId"].to_string();
+                if let Some(answer) = self.permissions.cancel(&key) {
+                    write_answer(answer, out);
+                    out.tell(Event::WishWithdrawn { key });
+                }
+            }
             Some(_) => {}
             None => {
                 let Some(asked) = id.as_i64().and_then(|id| self.asked.remove(&id)) else { return };

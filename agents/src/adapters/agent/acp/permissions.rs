@@ -64,13 +64,17 @@ impl Permissions {
         })
     }
 
+    /// Removes a request, and answers that it is cancelled. `None` if the program does not wait for it.
+    pub(super) fn cancel(&mut self, key: &str) -> Option<OptionChoice> {
+        let Pending { id, what, .. } = self.by_key.remove(key)?;
+        let response = json!(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
+        Some(OptionChoice { id, response, what })
+    }
+
     /// Removes every request, and answers that it is cancelled.
     pub(super) fn cancel_all(&mut self) -> Vec<(String, OptionChoice)> {
-        let response = json!(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
-        let cancelled = self.by_key.drain().map(|(key, pending)| {
-            (key, OptionChoice { id: pending.id, response: response.clone(), what: pending.what })
-        });
-        cancelled.collect()
+        let keys: Vec<String> = self.by_key.keys().cloned().collect();
+        keys.into_iter().filter_map(|key| self.cancel(&key).map(|answer| (key, answer))).collect()
     }
 }
 

@@ -170,7 +170,8 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     """The code for signing in was used before."""
     REASON_ANSWERER_LOST: _Reason.ValueType  # 66
     """Every member that could decide the request has been lost or has exited. The request stays pending: a lost member may come back,
-    and the operator can decide it. The metadata has the `member`.
+    and the operator can decide a plan or a permission. The host of an order may have been lost after it started the member. The
+    metadata has the `member`.
     """
     REASON_CURSOR_AHEAD: _Reason.ValueType  # 67
     """The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
@@ -328,7 +329,8 @@ REASON_SIGN_IN_CODE_USED: Reason.ValueType  # 65
 """The code for signing in was used before."""
 REASON_ANSWERER_LOST: Reason.ValueType  # 66
 """Every member that could decide the request has been lost or has exited. The request stays pending: a lost member may come back,
-and the operator can decide it. The metadata has the `member`.
+and the operator can decide a plan or a permission. The host of an order may have been lost after it started the member. The
+metadata has the `member`.
 """
 REASON_CURSOR_AHEAD: Reason.ValueType  # 67
 """The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata

@@ -397,6 +397,19 @@ fn a_permission_request_is_withdrawn_when_its_turn_ends() {
 }
 
 #[test]
+fn a_program_cancels_its_permission_request() {
+    let mut acp = ready(OPENCODE);
+    hand_over(&mut acp, 1);
+    read(&mut acp, [wants(4, json!({"toolCallId": "call_1", "title": "touch x", "kind": "execute"}))]);
+    let cancel = |id: u64| json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}});
+    let out = read(&mut acp, [cancel(5), cancel(4), cancel(4)]);
+    assert_eq!(out.events, [Event::WishWithdrawn { key: "4".to_owned() }]);
+    let cancelled = json!({"jsonrpc": "2.0", "id": 4, "result": {"outcome": {"outcome": "cancelled"}}});
+    assert_eq!(out.lines, [cancelled]);
+    assert!(acp.is_in_turn());
+}
+
+#[test]
 fn gemini_begins_in_its_plan_mode_and_leaves_it_with_an_approved_plan() {
     let (mut acp, _) = begin(GEMINI, Setup { plan_first: true, ..setup() });
     let out = read(&mut acp, [opened()]);

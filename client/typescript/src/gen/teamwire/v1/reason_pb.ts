@@ -491,7 +491,8 @@ export enum Reason {
 
   /**
    * Every member that could decide the request has been lost or has exited. The request stays pending: a lost member may come back,
-   * and the operator can decide it. The metadata has the `member`.
+   * and the operator can decide a plan or a permission. The host of an order may have been lost after it started the member. The
+   * metadata has the `member`.
    *
    * @generated from enum value: REASON_ANSWERER_LOST = 66;
    */
