@@ -1,6 +1,9 @@
 //! Checks before each start that a program can work in its directory.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Checks that a directory is there, and that git still knows it if it is in a worktree. Returns what is wrong.
 ///
@@ -17,8 +20,25 @@ pub(crate) fn check_directory(directory: &Path) -> Result<(), String> {
             "{} is a git worktree whose repository does not know it any more: there is no {registered}",
             above.display()
         )),
-        _ => Ok(()),
+        Some(registered) => match original_of(above, &above.join(registered)) {
+            Some(original) => Err(format!(
+                "{} is a copy of the git worktree {}: git would mix up the two. Make one of your own with `git worktree add`",
+                above.display(),
+                original.display()
+            )),
+            None => Ok(()),
+        },
+        None => Ok(()),
     }
+}
+
+/// Returns the worktree to which git's directory belongs, if that is not this one. One that was moved, or is mounted
+/// elsewhere, is the same one: there is nothing any more where git knows it.
+fn original_of(worktree: &Path, registered: &Path) -> Option<PathBuf> {
+    let link = fs::read_to_string(registered.join("gitdir")).ok()?;
+    let known = fs::canonicalize(registered.join(link.trim_end())).ok()?;
+    let here = fs::canonicalize(worktree.join(".git")).ok()?;
+    (known != here).then(|| known.parent().map(Path::to_path_buf)).flatten()
 }
 
 #[cfg(test)]
@@ -34,7 +54,14 @@ mod tests {
         fs::create_dir(root.join("registered")).expect("created");
         fs::write(root.join("a/.git"), "gitdir: ../registered\n").expect("written");
         assert_eq!(check_directory(&inner), Ok(()));
-        fs::remove_dir(root.join("registered")).expect("removed");
+        fs::create_dir(root.join("other")).expect("created");
+        fs::write(root.join("other/.git"), "gitdir: ../registered\n").expect("written");
+        fs::write(root.join("registered/gitdir"), "../other/.git\n").expect("written");
+        assert!(check_directory(&inner).is_err_and(|why| why.contains("is a copy of the git worktree")));
+        assert_eq!(check_directory(&root.join("other")), Ok(()));
+        fs::remove_dir_all(root.join("other")).expect("removed");
+        assert_eq!(check_directory(&inner), Ok(()), "it was moved");
+        fs::remove_dir_all(root.join("registered")).expect("removed");
         assert!(check_directory(&inner).is_err_and(|why| why.contains("does not know it any more")));
         fs::remove_dir_all(root.join("a")).expect("removed");
         assert!(check_directory(&inner).is_err_and(|why| why.ends_with("/a/b is gone")));

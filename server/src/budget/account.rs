@@ -10,16 +10,12 @@ use std::{
 
 use parking_lot::Mutex;
 use teamwire_proto::{Reason, Refusal};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     bounds::Class,
     bucket::{Bucket, Rate},
     generations::{CredentialGenerations, Generation},
-    memory::acquire,
     open_connection::OpenConnection,
     shared::{SharedBudget, semaphore},
 };
@@ -32,9 +28,6 @@ const OTHERS_END: Duration = Duration::from_secs(1);
 
 /// The longest wait for the answer to a refused call.
 const REFUSAL_WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// How long a wrong guess of a credential takes.
-const WRONG_GUESS: Duration = Duration::from_millis(20);
 
 /// The account of a credential.
 #[derive(Debug)]
@@ -61,21 +54,6 @@ pub struct Account {
 #[derive(Debug)]
 pub struct OpenStream {
     _place: OwnedSemaphorePermit,
-}
-
-/// The look-up of a credential that a stranger has presented. While it is kept, it keeps others of its address waiting.
-#[derive(Debug)]
-pub struct Guess {
-    _permit: OwnedSemaphorePermit,
-    began: Instant,
-}
-
-impl Guess {
-    /// Returns how long the answer waits if the credential is not valid: all wrong ones take the same time, whether or
-    /// not their team exists.
-    pub fn delay(&self) -> Duration {
-        WRONG_GUESS.saturating_sub(self.began.elapsed())
-    }
 }
 
 /// A connection, which counts as open until it is dropped.
@@ -172,12 +150,6 @@ impl Account {
     /// Counts a look-up of another credential over a connection of this one, or refuses it.
     pub fn look_up(&self) -> Result<(), Refusal> {
         self.take(Class::Writes, &self.lookups, "making", "changes")
-    }
-
-    /// Waits until a stranger's credential may be looked up.
-    pub async fn guess(&self) -> Guess {
-        let permit = acquire(&self.reading, 1).await;
-        Guess { _permit: permit, began: Instant::now() }
     }
 
     /// Counts the begin of a life or a session, or refuses it.

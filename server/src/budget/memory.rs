@@ -60,6 +60,24 @@ impl ByteLease {
     }
 }
 
+/// How long a wrong guess of a credential takes.
+const WRONG_GUESS: Duration = Duration::from_millis(20);
+
+/// The look-up of a credential that a stranger has presented. While it is kept, it keeps others of its address waiting.
+#[derive(Debug)]
+pub struct Guess {
+    _permit: OwnedSemaphorePermit,
+    began: Instant,
+}
+
+impl Guess {
+    /// Returns how long the answer waits if the credential is not valid: all wrong ones take the same time, whether or
+    /// not their team exists.
+    pub fn delay(&self) -> Duration {
+        WRONG_GUESS.saturating_sub(self.began.elapsed())
+    }
+}
+
 impl Account {
     /// Waits until a read may be carried out whose reply has up to this many bytes, or refuses it.
     pub async fn begin_read(&self, bytes: usize) -> Result<(ReadPermit, ByteLease), Refusal> {
@@ -100,6 +118,12 @@ impl Account {
     pub async fn read_permit(&self) -> ReadPermit {
         let own = acquire(&self.reading, 1).await;
         ReadPermit { _own: own, _all: self.part_of(&self.shared.reading, 1).await }
+    }
+
+    /// Waits until a stranger's credential may be looked up.
+    pub async fn guess(&self) -> Guess {
+        let permit = acquire(&self.reading, 1).await;
+        Guess { _permit: permit, began: Instant::now() }
     }
 
     /// Waits until there is memory for a request of this many bytes, or refuses it. A single larger one gets all there
@@ -143,7 +167,7 @@ impl Account {
     }
 }
 
-pub(super) async fn acquire(semaphore: &Arc<Semaphore>, amount: usize) -> OwnedSemaphorePermit {
+async fn acquire(semaphore: &Arc<Semaphore>, amount: usize) -> OwnedSemaphorePermit {
     let amount = u32::try_from(amount).unwrap_or(u32::MAX);
     Arc::clone(semaphore).acquire_many_owned(amount).await.expect("it is never closed")
 }

@@ -6,7 +6,7 @@
 //! multiplies its budget by signing in again.
 //!
 //! - [`bounds`]: how large budgets are. [`bucket`]: limits rates. [`account`]: what a credential has used.
-//!   [`memory`]: the memory that calls take.
+//!   [`memory`]: the memory that calls take, and the look-ups of strangers.
 //! - [`generations`]: the credentials of a member, one after the other, which share an account. [`open_connection`]:
 //!   one of their connections. [`accounts`]: all accounts.
 //! - [`shared`]: what all accounts share.
@@ -28,12 +28,12 @@ mod open_connection;
 mod shared;
 
 pub use self::{
-    account::{Account, ConnectionGuard, Guess, OpenStream},
+    account::{Account, ConnectionGuard, OpenStream},
     accounts::{AccountKey, Budgets},
     bounds::{Class, Rates, Shares},
     generations::Generation,
     known::ShownCredentials,
-    memory::{ByteLease, ReadPermit, RequestLease},
+    memory::{ByteLease, Guess, ReadPermit, RequestLease},
     open_connection::{OpenCall, OpenCalls, OpenConnection},
     shared::Refusals,
 };
