@@ -68,7 +68,7 @@ func (c *Client) Shutdown(ctx context.Context, member, reason string, patience t
 		return Shutdown{}, err
 	}
 	ended := Shutdown{}
-	if ended.Request, err = c.WaitDecision(ctx, id, patience); err != nil {
+	if ended.Request, err = c.WaitDecision(ctx, id, time.Until(until)); err != nil {
 		return ended, err
 	}
 	switch ended.Request.GetState() {
@@ -80,8 +80,14 @@ func (c *Client) Shutdown(ctx context.Context, member, reason string, patience t
 
 // waitExit waits until the life of the member that was asked has ended, and returns how.
 func (c *Client) waitExit(ctx context.Context, request *v1.Request, until time.Time) (*v1.ExitReport, error) {
+	// A coordinator that does not answer must not make the wait longer.
+	bounded, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	for delay := exitDelayMin; ; delay = min(2*delay, exitDelayMax) {
-		members, err := c.Members(ctx)
+		members, err := c.Members(bounded)
+		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+			return nil, nil // the time is over
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -95,11 +101,9 @@ func (c *Client) waitExit(ctx context.Context, request *v1.Request, until time.T
 		case v1.MemberState_MEMBER_STATE_EXITED, v1.MemberState_MEMBER_STATE_LOST:
 			return asked.GetExit(), nil
 		}
-		if asked == nil || !time.Now().Before(until) {
+		if asked == nil {
 			return nil, nil
 		}
-		if err := c.pause(ctx, min(delay, time.Until(until))); err != nil {
-			return nil, err
-		}
+		_ = c.pause(bounded, delay) // the next call reports any error
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
@@ -24,6 +25,9 @@ func (f *fake) ListMembers(_ context.Context, request *v1.ListMembersRequest) (*
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tokens = append(f.tokens, request.GetPageToken())
+	if len(f.pages) == 0 {
+		return nil, status.Error(codes.Unavailable, "gone")
+	}
 	page := f.pages[0]
 	f.pages = f.pages[min(1, len(f.pages)-1):]
 	return page, nil
@@ -101,6 +105,19 @@ func TestAShutdownEndsWithoutAnExitIfANewLifeHasBegunOrTheTimeIsOver(t *testing.
 		if err != nil || ended.Request.GetState() != approved || ended.Exit != nil {
 			t.Error(ended, err)
 		}
+	}
+}
+
+func TestAShutdownEndsInTimeWithoutAnExitIfTheCoordinatorIsGone(t *testing.T) {
+	f := newFake(t)
+	f.decisions = []v1.RequestState{approved}
+	c := client(t, f)
+	c.patience = time.Minute
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ended, err := c.Shutdown(ctx, "ann", "", time.Second)
+	if err != nil || ended.Request.GetState() != approved || ended.Exit != nil {
+		t.Error(ended, err)
 	}
 }
 

@@ -33,6 +33,8 @@ class Coordinator:
             self.requests.append(request)
             answers = self.answers[call]
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            if isinstance(answer, grpc.StatusCode):
+                await context.abort(answer, "no")
             if isinstance(answer, status_pb2.Status):
                 context.set_trailing_metadata((("grpc-status-details-bin", answer.SerializeToString()),))
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no")
@@ -117,6 +119,16 @@ def test_a_shutdown_ends_without_an_exit_if_a_new_life_has_begun_or_the_time_is_
         )
         ended = run(coordinator, LEAD, lambda me, timeout=timeout: me.shutdown("ann", "", timeout))  # type: ignore[misc]
         assert ended.exit is None
+
+
+def test_a_shutdown_ends_in_time_without_an_exit_if_the_coordinator_is_gone() -> None:
+    coordinator = Coordinator(
+        Send=[message_pb2.SendResponse(request_id="req_1")],
+        WaitForDecision=[decided(request_pb2.REQUEST_STATE_APPROVED)],
+        ListMembers=[page("", ann(team_pb2.MEMBER_STATE_STOPPING)), grpc.StatusCode.UNAVAILABLE],
+    )
+    ended = run(coordinator, LEAD, lambda me: me.shutdown("ann", "", 1))
+    assert (ended.request.state, ended.exit) == (request_pb2.REQUEST_STATE_APPROVED, None)
 
 
 def test_an_operator_creates_a_team_and_gets_the_client_of_its_lead() -> None:

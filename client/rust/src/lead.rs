@@ -6,7 +6,7 @@ use teamwire_proto::{
     Method, Reason, Refusal,
     v1::{self, MemberState, RequestState},
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, Error,
@@ -45,27 +45,26 @@ impl Client {
     }
 
     /// Asks a member to shut down, and waits up to `patience` for its decision and, unless it rejects the request, for
-    /// its exit.
+    /// its exit. If the coordinator cannot be reached while the member exits, the exit is unknown when the time is over.
     ///
     /// If a request is already pending for the member, waits for that one.
     pub async fn shutdown(&self, member: &str, reason: &str, patience: Duration) -> Result<Shutdown, Error> {
         let began = Instant::now();
         let request_id = self.request_shutdown(member, reason).await?;
-        let request = self.wait_decision(&request_id, patience).await?;
+        let left = || patience.saturating_sub(began.elapsed());
+        let request = self.wait_decision(&request_id, left()).await?;
         let exit = match request.state() {
-            RequestState::Approved | RequestState::Cancelled => self.wait_exit(&request, began, patience).await?,
+            // A coordinator that does not answer must not make the wait longer.
+            RequestState::Approved | RequestState::Cancelled => {
+                timeout(left(), self.wait_exit(&request)).await.unwrap_or(Ok(None))?
+            }
             _ => None,
         };
         Ok(Shutdown { request, exit })
     }
 
     /// Waits until the life of the member that was asked has ended, and returns how.
-    async fn wait_exit(
-        &self,
-        request: &v1::Request,
-        began: Instant,
-        patience: Duration,
-    ) -> Result<Option<v1::ExitReport>, Error> {
+    async fn wait_exit(&self, request: &v1::Request) -> Result<Option<v1::ExitReport>, Error> {
         let mut delay = EXIT_DELAY_MIN;
         loop {
             let asked = |member: &v1::Member| {
@@ -75,10 +74,9 @@ impl Client {
                 Some(member) if matches!(member.state(), MemberState::Exited | MemberState::Lost) => {
                     return Ok(member.exit);
                 }
-                Some(_) if began.elapsed() < patience => {}
-                _ => return Ok(None),
+                Some(_) => sleep(delay).await,
+                None => return Ok(None),
             }
-            sleep(delay.min(patience.saturating_sub(began.elapsed()))).await;
             delay = (2 * delay).min(EXIT_DELAY_MAX);
         }
     }

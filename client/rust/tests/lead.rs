@@ -1,12 +1,14 @@
 //! What a lead does, with a scripted coordinator.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use teamwire_client::{
     Error, Reason, Refusal, Retry, SubscribeOptions,
     v1::{self, MemberState, RequestState},
 };
 use teamwire_test_coordinator::Coordinator;
+use tokio::time::timeout;
+use tonic::Status;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -63,6 +65,18 @@ async fn a_shutdown_ends_without_an_exit_if_a_new_life_has_begun_or_the_time_is_
         let ended = coordinator.client().shutdown("ann", "", patience).await.expect("an end");
         assert_eq!((ended.request.state(), ended.exit), (RequestState::Approved, None));
     }
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_in_time_without_an_exit_if_the_coordinator_is_gone() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| {
+        state.approved.push("req_1".to_owned());
+        state.fail_lists.extend(iter::repeat_n(Status::unavailable("gone"), 1_000));
+    });
+    let ending = timeout(PATIENCE / 2, async { coordinator.client().shutdown("ann", "", PATIENCE / 20).await });
+    let ended = ending.await.expect("in time").expect("an end");
+    assert_eq!((ended.request.state(), ended.exit), (RequestState::Approved, None));
 }
 
 #[tokio::test]

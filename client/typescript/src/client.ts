@@ -39,6 +39,9 @@ const SHUTDOWN_MS = 600_000;
 const EXIT_DELAY_MS = 100;
 const EXIT_DELAY_MS_MAX = 1_000;
 
+/** The longest time of a timer, in milliseconds. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 /** How a shutdown ended. */
 export interface Shutdown {
   /** The request, with its decision. Still pending if the time ran out first. */
@@ -160,10 +163,14 @@ export class Client extends Helpers {
   }
 
   /** Lists all members in the order in which they first joined, including those that have exited. */
-  async members(): Promise<Member[]> {
+  members(): Promise<Member[]> {
+    return this.#members();
+  }
+
+  async #members(signal?: AbortSignal): Promise<Member[]> {
     const members: Member[] = [];
     for (let pageToken = ""; ; ) {
-      const page = await this.teams.listMembers({ pageSize: PAGE_SIZE_MAX, pageToken });
+      const page = await this.teams.listMembers({ pageSize: PAGE_SIZE_MAX, pageToken }, { signal });
       members.push(...page.members);
       pageToken = page.nextPageToken;
       if (pageToken === "") return members;
@@ -199,7 +206,8 @@ export class Client extends Helpers {
    */
   async shutdown(member: string, reason = "", timeoutMs = SHUTDOWN_MS, signal?: AbortSignal): Promise<Shutdown> {
     const until = performance.now() + timeoutMs;
-    const request = await this.waitDecision(await this.requestShutdown(member, reason), timeoutMs, signal);
+    const requestId = await this.requestShutdown(member, reason);
+    const request = await this.waitDecision(requestId, until - performance.now(), signal);
     const ends = request.state === RequestState.APPROVED || request.state === RequestState.CANCELLED;
     return { request, exit: ends ? await this.#exit(request, until, signal) : undefined };
   }
@@ -207,14 +215,24 @@ export class Client extends Helpers {
   /** Waits until the life of the member that was asked has ended, and returns how. */
   async #exit(request: Request, until: number, signal?: AbortSignal): Promise<ExitReport | undefined> {
     const name = request.member.toLowerCase();
-    for (let delayMs = EXIT_DELAY_MS; ; delayMs = Math.min(2 * delayMs, EXIT_DELAY_MS_MAX)) {
-      const members = await this.members();
-      const member = members.find((one) => one.name.toLowerCase() === name && one.incarnation === request.incarnation);
-      const hasEnded = member?.state === MemberState.EXITED || member?.state === MemberState.LOST;
-      const leftMs = until - performance.now();
-      if (member === undefined || hasEnded || leftMs <= 0) return hasEnded ? member?.exit : undefined;
-      await this.#calls.changes.until(() => this.#calls.isClosed, Math.min(delayMs, leftMs), signal);
+    // A coordinator that does not answer must not make the wait longer.
+    const leftMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), TIMER_MS_MAX));
+    const over = AbortSignal.timeout(leftMs);
+    const ends = AbortSignal.any(signal ? [signal, over] : [over]);
+    try {
+      for (let delayMs = EXIT_DELAY_MS; ; delayMs = Math.min(2 * delayMs, EXIT_DELAY_MS_MAX)) {
+        const members = await this.#members(ends);
+        const member = members.find(
+          (one) => one.name.toLowerCase() === name && one.incarnation === request.incarnation,
+        );
+        const hasEnded = member?.state === MemberState.EXITED || member?.state === MemberState.LOST;
+        if (member === undefined || hasEnded) return hasEnded ? member?.exit : undefined;
+        await this.#calls.changes.until(() => this.#calls.isClosed, delayMs, ends);
+      }
+    } catch (error) {
       signal?.throwIfAborted();
+      if (over.aborted) return undefined;
+      throw error;
     }
   }
 

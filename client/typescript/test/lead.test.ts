@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { Code, type ConnectRouter } from "@connectrpc/connect";
+import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { v1 } from "@teamwire/client";
 import { clientOf, message, withDetails } from "./coordinator.js";
 
@@ -30,7 +30,9 @@ function lead({ sent = () => ({ requestId: "req_1" }), decisions = [], pages = [
     });
     router.rpc(v1.TeamService.method.listMembers, ({ pageToken }) => {
       tokens.push(pageToken);
-      return next(pages) ?? {};
+      const page = next(pages);
+      if (page === undefined) throw new ConnectError("gone", Code.Unavailable);
+      return page;
     });
     router.rpc(v1.TeamService.method.createTeam, ({ name, leadName }) => ({
       credential: `twm:${name}:${leadName}:0123456789abcdef`,
@@ -74,6 +76,14 @@ test("a shutdown resolves without an exit if a new life has begun or the time is
   assert.equal((await next.client.shutdown("ann", "", 20_000)).exit, undefined);
   const slow = lead({ decisions, pages: [{ members: [{ ...ANN, state: v1.MemberState.STOPPING }] }] });
   assert.equal((await slow.client.shutdown("ann", "", 0)).exit, undefined);
+});
+
+test("a shutdown resolves in time without an exit if the coordinator is gone", { timeout: 10_000 }, async () => {
+  const { client } = lead({ decisions: [v1.RequestState.APPROVED] });
+  const { request, exit } = await client.shutdown("ann", "", 1_000);
+  assert.deepEqual([request.state, exit], [v1.RequestState.APPROVED, undefined]);
+  const waiting = client.shutdown("ann", "", 20_000, AbortSignal.timeout(50));
+  await assert.rejects(waiting, { name: "TimeoutError" });
 });
 
 test("a client knows its name and team, and creating a team returns the client of its lead", async () => {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from ._calls import PATIENCE, Calls, Error
+from ._calls import PATIENCE, Calls, Error, within
 from ._helpers import Helpers
 from ._identity import Identity, Tls, find, joining
 from ._policy import WAITS
@@ -155,11 +156,16 @@ class AsyncClient(Helpers):
         Returns after `timeout` seconds at the latest. Joins a request that is already pending for the member.
         """
         give_up = time.monotonic() + timeout
-        request = await self.wait_decision(await self.request_shutdown(member, reason), timeout)
-        ends = request.state in (request_pb2.REQUEST_STATE_APPROVED, request_pb2.REQUEST_STATE_CANCELLED)
-        return Shutdown(request, await self._wait_exit(request, give_up) if ends else None)
+        request_id = await self.request_shutdown(member, reason)
+        request = await self.wait_decision(request_id, max(0.0, give_up - time.monotonic()))
+        exit_ = None
+        if request.state in (request_pb2.REQUEST_STATE_APPROVED, request_pb2.REQUEST_STATE_CANCELLED):
+            # A coordinator that does not answer must not make the wait longer.
+            with contextlib.suppress(asyncio.TimeoutError):
+                exit_ = await within(max(0.0, give_up - time.monotonic()), self._wait_exit(request))
+        return Shutdown(request, exit_)
 
-    async def _wait_exit(self, request: request_pb2.Request, give_up: float) -> message_pb2.ExitReport | None:
+    async def _wait_exit(self, request: request_pb2.Request) -> message_pb2.ExitReport | None:
         """Waits until the life of the member that was asked has ended, and returns how."""
         delay = _EXIT_DELAY_MIN
         while True:
@@ -170,10 +176,7 @@ class AsyncClient(Helpers):
                 return None
             if member.state in (team_pb2.MEMBER_STATE_EXITED, team_pb2.MEMBER_STATE_LOST):
                 return member.exit if member.HasField("exit") else None
-            left = give_up - time.monotonic()
-            if left <= 0:
-                return None
-            await asyncio.sleep(min(delay, left))
+            await asyncio.sleep(delay)
             delay = min(2 * delay, _EXIT_DELAY_MAX)
 
     async def _send(self, **parts: Any) -> message_pb2.SendResponse:

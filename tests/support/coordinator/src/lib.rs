@@ -68,6 +68,7 @@ pub struct State {
     pub fail_streams: VecDeque<Status>,
     pub fail_joins: VecDeque<Status>,
     pub fail_reports: VecDeque<Status>,
+    pub fail_lists: VecDeque<Status>,
     /// The pages that ListMembers returns in place of `members`. The last one repeats.
     pub member_pages: VecDeque<v1::ListMembersResponse>,
     /// The page tokens that ListMembers was called with.
@@ -379,6 +380,9 @@ impl TeamService for Coordinator {
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
         self.with(|state| {
             state.page_tokens.push(request.into_inner().page_token);
+            if let Some(status) = state.fail_lists.pop_front() {
+                return Err(status);
+            }
             let is_last = state.member_pages.len() == 1;
             let page = if is_last { state.member_pages.front().cloned() } else { state.member_pages.pop_front() };
             let all = v1::ListMembersResponse { members: state.members.clone(), ..Default::default() };

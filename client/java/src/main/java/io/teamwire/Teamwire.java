@@ -1,5 +1,6 @@
 package io.teamwire;
 
+import io.grpc.Context;
 import io.grpc.Deadline;
 import io.teamwire.v1.AccessServiceGrpc;
 import io.teamwire.v1.AccessServiceGrpc.AccessServiceBlockingStub;
@@ -272,10 +273,14 @@ public final class Teamwire extends Helpers implements AutoCloseable {
 
     /** Lists all members in the order in which they first joined, including those that have exited. */
     public List<Member> members() {
+        return members(teams());
+    }
+
+    private static List<Member> members(TeamServiceBlockingStub teams) {
         var members = new ArrayList<Member>();
         var request = ListMembersRequest.newBuilder().setPageSize(PAGE_SIZE_MAX);
         do {
-            var page = teams().listMembers(request.build());
+            var page = teams.listMembers(request.build());
             members.addAll(page.getMembersList());
             request.setPageToken(page.getNextPageToken());
         } while (!request.getPageToken().isEmpty());
@@ -314,7 +319,9 @@ public final class Teamwire extends Helpers implements AutoCloseable {
      */
     public Shutdown shutdown(String member, String reason, Duration patience) {
         var end = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
-        var request = waitDecision(requestShutdown(member, reason), patience);
+        var requestId = requestShutdown(member, reason);
+        var left = Math.max(0, end.timeRemaining(TimeUnit.MILLISECONDS));
+        var request = waitDecision(requestId, Duration.ofMillis(left));
         var ends = request.getState() == RequestState.REQUEST_STATE_APPROVED
                 || request.getState() == RequestState.REQUEST_STATE_CANCELLED;
         return new Shutdown(request, ends ? waitExit(request, end) : Optional.empty());
@@ -323,7 +330,19 @@ public final class Teamwire extends Helpers implements AutoCloseable {
     /** Waits until the life of the member that was asked has ended, and returns how. */
     private Optional<ExitReport> waitExit(Request request, Deadline end) {
         for (var delay = EXIT_DELAY_MIN_MS; ; delay = Math.min(2 * delay, EXIT_DELAY_MAX_MS)) {
-            var asked = members().stream()
+            List<Member> members;
+            try {
+                // A coordinator that does not answer must not make the wait longer.
+                members = members(teams().withDeadline(end));
+            } catch (TeamwireException failure) {
+                var isStopped = Thread.currentThread().isInterrupted()
+                        || Context.current().isCancelled();
+                if (isStopped || !failure.isRetryable()) {
+                    throw failure;
+                }
+                return Optional.empty(); // the time left is too short for another attempt
+            }
+            var asked = members.stream()
                     .filter(member -> member.getName().equalsIgnoreCase(request.getMember())
                             && member.getIncarnation() == request.getIncarnation())
                     .findFirst();

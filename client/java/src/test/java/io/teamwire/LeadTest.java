@@ -8,6 +8,7 @@ import com.google.rpc.ErrorInfo;
 import io.grpc.Grpc;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
+import io.grpc.Status;
 import io.grpc.Status.Code;
 import io.grpc.protobuf.StatusProto;
 import io.grpc.stub.StreamObserver;
@@ -124,7 +125,11 @@ class LeadTest {
         @Override
         public void listMembers(ListMembersRequest request, StreamObserver<ListMembersResponse> reply) {
             tokens.add(request.getPageToken());
-            answer(next(pages), reply);
+            if (pages.isEmpty()) {
+                reply.onError(Status.UNAVAILABLE.asRuntimeException());
+            } else {
+                answer(next(pages), reply);
+            }
         }
 
         @Override
@@ -207,6 +212,14 @@ class LeadTest {
         pages.clear();
         pages.add(page("", ann(MemberState.MEMBER_STATE_STOPPING, 2)));
         assertTrue(me.shutdown("ann", "", Duration.ZERO).exit().isEmpty());
+    }
+
+    @Test
+    void a_shutdown_ends_in_time_without_an_exit_if_the_coordinator_is_gone() {
+        decisions.add(RequestState.REQUEST_STATE_APPROVED);
+        var ended = me.shutdown("ann", "", Duration.ofSeconds(1));
+        assertEquals(RequestState.REQUEST_STATE_APPROVED, ended.request().getState());
+        assertTrue(ended.exit().isEmpty());
     }
 
     @Test
