@@ -28,6 +28,13 @@ type session struct {
 	end  context.CancelFunc
 }
 
+// waitUntil is an option of a call that waits: when its caller stops waiting. No attempt begins later, and none asks the coordinator
+// to wait longer.
+type waitUntil struct {
+	grpc.EmptyCallOption
+	time time.Time
+}
+
 var noSession = &session{end: func() {}}
 
 // Invoke makes a call for the generated stubs, and retries it until its outcome is known. With NewStream, it makes Client a
@@ -36,8 +43,12 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	request := c.complete(method, args.(proto.Message))
+	until, isLimited := limitOf(opts)
 	hasMaybeChanged := false
 	for n := 0; ; n++ {
+		if isLimited {
+			limitWait(method, request, until)
+		}
 		session, place := c.session.Load(), c.place.Load()
 		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(method, request))
 		var at peer.Peer // stays empty if nothing was sent
@@ -58,7 +69,12 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		if !failure.isPassing() || failure.isOnce && mayBeDone {
 			return failure
 		}
-		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {
+		pause := max(delay(n), failure.RetryAfter)
+		if isLimited && pause >= time.Until(until) {
+			failure.cause = cmp.Or(failure.cause, context.DeadlineExceeded)
+			return failure
+		}
+		if failure.cause = c.pause(ctx, pause); failure.cause != nil {
 			return failure
 		}
 	}
@@ -123,6 +139,24 @@ func waits(method string, request proto.Message) time.Duration {
 		asked = message.Get(field).Message().Interface().(*durationpb.Duration).AsDuration()
 	}
 	return max(0, min(asked, most))
+}
+
+// limitOf returns when the caller stops waiting, if the options say so.
+func limitOf(opts []grpc.CallOption) (time.Time, bool) {
+	for _, option := range opts {
+		if until, ok := option.(waitUntil); ok {
+			return until.time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// limitWait makes a request ask the coordinator to wait only for what is left of the time.
+func limitWait(method string, request proto.Message, until time.Time) {
+	field, _, _ := waitOf(method)
+	message := request.ProtoReflect()
+	left := durationpb.New(max(0, time.Until(until)))
+	message.Set(message.Descriptor().Fields().ByName(protoreflect.Name(field)), protoreflect.ValueOfMessage(left.ProtoReflect()))
 }
 
 // sign adds the credential and the session. The call that opens a session is outside the previous one.

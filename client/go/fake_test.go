@@ -35,6 +35,7 @@ type fake struct {
 	decisions []v1.RequestState
 	pages     []*v1.ListMembersResponse
 	waits     []string // the requests waited for
+	asked     []time.Duration
 	tokens    []string // the pages listed
 	streams   chan func(grpc.ServerStreamingServer[v1.StreamResponse]) error
 	acks      chan []string

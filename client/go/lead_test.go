@@ -15,7 +15,14 @@ import (
 func (f *fake) WaitForDecision(_ context.Context, request *v1.WaitForDecisionRequest) (*v1.WaitForDecisionResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waits = append(f.waits, request.GetRequestId())
+	f.waits, f.asked = append(f.waits, request.GetRequestId()), append(f.asked, request.GetTimeout().AsDuration())
+	if len(f.decisions) == 0 {
+		return nil, status.Error(codes.Unavailable, "gone")
+	}
+	if f.decisions[0] == broken {
+		f.decisions = f.decisions[1:]
+		return nil, status.Error(codes.Unavailable, "broken")
+	}
 	decided := &v1.Request{Member: "ann", Incarnation: 2, Reason: "why", State: f.decisions[0]}
 	f.decisions = f.decisions[min(1, len(f.decisions)-1):]
 	return &v1.WaitForDecisionResponse{Request: decided}, nil
@@ -51,6 +58,7 @@ func (f *fake) DeleteTeam(ctx context.Context, request *v1.DeleteTeamRequest) (*
 }
 
 const (
+	broken   = v1.RequestState(-1) // the call fails
 	approved = v1.RequestState_REQUEST_STATE_APPROVED
 	stopping = v1.MemberState_MEMBER_STATE_STOPPING
 	exited   = v1.MemberState_MEMBER_STATE_EXITED
@@ -118,6 +126,26 @@ func TestAShutdownEndsInTimeWithoutAnExitIfTheCoordinatorIsGone(t *testing.T) {
 	ended, err := c.Shutdown(ctx, "ann", "", time.Second)
 	if err != nil || ended.Request.GetState() != approved || ended.Exit != nil {
 		t.Error(ended, err)
+	}
+}
+
+func TestAWaitForADecisionEndsInTimeIfTheCoordinatorIsGone(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	_, err := client(t, newFake(t)).WaitDecision(ctx, "req_1", time.Second)
+	if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+		t.Error(err)
+	}
+}
+
+func TestAWaitThatBrokeAsksOnlyForTheRestOfItsTime(t *testing.T) {
+	f := newFake(t)
+	f.decisions = []v1.RequestState{broken, approved}
+	if _, err := client(t, f).WaitDecision(context.Background(), "req_1", 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.asked) != 2 || f.asked[1] >= f.asked[0] {
+		t.Error(f.asked)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
 
@@ -24,11 +22,8 @@ func (c *Client) Reply(ctx context.Context, to *Message, summary, content string
 // WaitDecision waits until a request is decided and returns it; after patience it returns it still pending.
 func (c *Client) WaitDecision(ctx context.Context, requestID string, patience time.Duration) (*v1.Request, error) {
 	for until := time.Now().Add(patience); ; {
-		wait := durationpb.New(max(0, time.Until(until)))
 		// A coordinator that does not answer must not make the wait longer.
-		bounded, cancel := context.WithDeadline(ctx, until.Add(attemptTimeout))
-		reply, err := c.Requests.WaitForDecision(bounded, &v1.WaitForDecisionRequest{RequestId: requestID, Timeout: wait})
-		cancel()
+		reply, err := c.Requests.WaitForDecision(ctx, &v1.WaitForDecisionRequest{RequestId: requestID}, waitUntil{time: until})
 		if err != nil || reply.GetRequest().GetState() != v1.RequestState_REQUEST_STATE_PENDING || time.Now().After(until) {
 			return reply.GetRequest(), err
 		}

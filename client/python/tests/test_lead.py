@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import grpc
+import pytest
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
@@ -129,6 +130,21 @@ def test_a_shutdown_ends_in_time_without_an_exit_if_the_coordinator_is_gone() ->
     )
     ended = run(coordinator, LEAD, lambda me: me.shutdown("ann", "", 1))
     assert (ended.request.state, ended.exit) == (request_pb2.REQUEST_STATE_APPROVED, None)
+
+
+def test_a_wait_for_a_decision_ends_in_time_if_the_coordinator_is_gone() -> None:
+    coordinator = Coordinator(WaitForDecision=[grpc.StatusCode.UNAVAILABLE])
+    with pytest.raises(teamwire.Error, match="UNAVAILABLE: no"):
+        run(coordinator, LEAD, lambda me: asyncio.wait_for(me.wait_decision("req_1", 1), 8))
+
+
+def test_a_wait_that_broke_asks_only_for_the_rest_of_its_time() -> None:
+    coordinator = Coordinator(
+        WaitForDecision=[grpc.StatusCode.UNAVAILABLE, decided(request_pb2.REQUEST_STATE_APPROVED)]
+    )
+    run(coordinator, LEAD, lambda me: me.wait_decision("req_1", 20))
+    first, second = (request.timeout.ToTimedelta() for request in coordinator.requests)
+    assert second < first
 
 
 def test_an_operator_creates_a_team_and_gets_the_client_of_its_lead() -> None:

@@ -5,7 +5,12 @@ use std::time::Duration;
 use teamwire_proto::{Method, Reason, Refusal, Wait, v1};
 use tokio::time::{Instant, sleep};
 
-use crate::{Client, Error, Retry, lead::incomplete, message};
+use crate::{
+    Client, Error,
+    client::{Call, requests, time_left},
+    lead::incomplete,
+    message,
+};
 
 /// How long one call waits for a decision.
 const WAIT: Wait = Method::WaitForDecision.wait().expect("a call that waits");
@@ -54,22 +59,25 @@ impl Client {
     /// Waits until a request is decided, for up to `patience`. Returns the request, which is still pending if the time
     /// runs out.
     pub async fn wait_decision(&self, request_id: &str, patience: Duration) -> Result<v1::Request, Error> {
-        let began = Instant::now();
+        let until = Instant::now().checked_add(patience);
         let mut delays = self.retry().delays();
         loop {
-            let left = patience.saturating_sub(began.elapsed());
-            let wait = left.min(WAIT.max);
+            let wait = time_left(until).min(WAIT.max);
             let called = Instant::now();
-            let asked = v1::WaitForDecisionRequest {
-                team: String::new(),
+            let mut request = v1::WaitForDecisionRequest {
                 request_id: request_id.to_owned(),
-                timeout: prost_types::Duration::try_from(wait).ok(),
+                ..v1::WaitForDecisionRequest::default()
             };
+            self.fill(&mut request.team);
             // A coordinator that does not answer must not make the wait longer.
-            let retry = Retry { total: self.retry().total.min(left), ..self.retry() };
-            let asked = self.clone().with_retry(retry).wait_for_decision(asked).await?;
-            let request = asked.request.ok_or_else(|| incomplete("request"))?;
-            if request.state() != v1::RequestState::Pending || began.elapsed() >= patience {
+            let call = Call::of(Method::WaitForDecision).waiting(wait).until(until);
+            let asked = self.call(call, request, |channel, mut request| {
+                let wait = time_left(until).min(WAIT.max);
+                request.get_mut().timeout = prost_types::Duration::try_from(wait).ok();
+                async move { requests(channel).wait_for_decision(request).await }
+            });
+            let request = asked.await?.request.ok_or_else(|| incomplete("request"))?;
+            if request.state() != v1::RequestState::Pending || time_left(until).is_zero() {
                 return Ok(request);
             }
             // A coordinator that drains may answer early.

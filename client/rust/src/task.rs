@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::{
-    Client, Error, Retry,
-    client::{Call, tasks},
+    Client, Error,
+    client::{Call, tasks, time_left},
     follow::Follower,
 };
 
@@ -34,26 +34,23 @@ impl Client {
     ///
     /// Dropping the future does not undo a claim that the coordinator has already made.
     pub async fn claim_next_task(&self, patience: Duration) -> Result<Option<v1::Claim>, Error> {
-        let began = Instant::now();
+        let until = Instant::now().checked_add(patience);
         let mut delays = self.retry().delays();
         loop {
-            let left = patience.saturating_sub(began.elapsed());
-            let wait = left.min(WAIT.max);
+            let wait = time_left(until).min(WAIT.max);
             let called = Instant::now();
-            let mut request = v1::ClaimNextTaskRequest {
-                idempotency_key: String::new(),
-                wait: prost_types::Duration::try_from(wait).ok(),
-            };
-            let call = repeatable(Method::ClaimNextTask, &mut request.idempotency_key).waiting(wait);
+            let mut request = v1::ClaimNextTaskRequest::default();
             // A coordinator that does not answer must not make the wait longer.
-            let retry = Retry { total: self.retry().total.min(left), ..self.retry() };
-            let client = self.clone().with_retry(retry);
-            let asked = client
-                .call(call, request, |channel, request| async move { tasks(channel).claim_next_task(request).await });
+            let call = repeatable(Method::ClaimNextTask, &mut request.idempotency_key).waiting(wait).until(until);
+            let asked = self.call(call, request, |channel, mut request| {
+                let wait = time_left(until).min(WAIT.max);
+                request.get_mut().wait = prost_types::Duration::try_from(wait).ok();
+                async move { tasks(channel).claim_next_task(request).await }
+            });
             if let Some(claim) = asked.await?.claim {
                 return Ok(Some(claim));
             }
-            if began.elapsed() >= patience {
+            if time_left(until).is_zero() {
                 return Ok(None);
             }
             // A coordinator that drains may answer early.

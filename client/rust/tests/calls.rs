@@ -4,7 +4,7 @@ use std::{iter, time::Duration};
 
 use teamwire_client::{Client, Error, Reason, Refusal, Retry, SubscribeOptions, message, v1};
 use teamwire_test_coordinator::{Coordinator, MEMBER};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::timeout};
 use tonic::Status;
 
 #[tokio::test]
@@ -135,4 +135,26 @@ async fn waiting_for_a_decision_ends_when_it_is_made_or_the_time_is_over() {
     coordinator.with(|state| state.approved.push("req_1".to_owned()));
     let decided = waiting.await.expect("no panic").expect("a request");
     assert_eq!(decided.state(), v1::RequestState::Approved);
+}
+
+#[tokio::test]
+async fn waiting_for_a_decision_ends_in_time_if_the_coordinator_is_gone() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| state.fail_waits.extend(iter::repeat_n(Status::unavailable("gone"), 1_000)));
+    let client = coordinator.client();
+    let waiting = timeout(Duration::from_secs(8), client.wait_decision("req_1", Duration::from_secs(1)));
+    let error = waiting.await.expect("in time").expect_err("gone");
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_wait_that_broke_asks_only_for_the_rest_of_its_time() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| {
+        state.approved.push("req_1".to_owned());
+        state.fail_waits.push_back(Status::unavailable("cut"));
+    });
+    coordinator.client().wait_decision("req_1", Duration::from_secs(20)).await.expect("a decision");
+    let asked = coordinator.with(|state| state.asked.clone());
+    assert!(asked.len() == 2 && asked[1] < asked[0], "{asked:?}");
 }

@@ -1,7 +1,7 @@
 /** Adds the credential, the session and an idempotency key to every call, and retries it. */
 
 import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
-import { type Duration, durationMs } from "@bufbuild/protobuf/wkt";
+import { type Duration, durationFromMs, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { v4, v7 } from "uuid";
 import { Changes } from "./changes.js";
@@ -23,6 +23,12 @@ const PATIENCE_MS = 600_000;
 
 /** Whether a failed call is left to its caller instead of being retried. */
 export const ONE_ATTEMPT = createContextKey(false);
+
+/**
+ * When the caller of a call that waits stops waiting: no attempt begins later, and none asks the coordinator to wait
+ * longer.
+ */
+export const UNTIL = createContextKey(Number.POSITIVE_INFINITY);
 
 /** A request, with the fields that are read or filled in here. */
 type Open = Message & {
@@ -97,12 +103,15 @@ export class Calls {
     // The subscription itself reopens sessions, each outside the previous one.
     const isSession = name === "Stream";
     const hasOneAttempt = isSession || call.contextValues.get(ONE_ATTEMPT);
-    const until = performance.now() + (hasOneAttempt ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
+    const over = call.contextValues.get(UNTIL);
+    const patienceMs = hasOneAttempt ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS);
+    const until = Math.min(over, performance.now() + patienceMs);
     const delays = new Delays();
     let hasMaybeChanged = false;
     for (;;) {
       const { turn } = this;
       const sessionId = isSession ? "" : this.session.id;
+      limitWait(name, request, over);
       try {
         const response = await attempt(next, call, request, this.#header(call, sessionId, request));
         this.#hasAnswered = true;
@@ -200,6 +209,13 @@ function waitMs(name: string, request: Open): number {
   if (wait === undefined) return 0;
   const asked = request[wait.field];
   return Math.min(asked === undefined ? wait.defaultMs : durationMs(asked), wait.maxMs);
+}
+
+/** Makes a request ask the coordinator to wait only for what is left of the time. */
+function limitWait(name: string, request: Open, until: number): void {
+  const wait = WAITS.get(name);
+  if (wait === undefined || !Number.isFinite(until)) return;
+  request[wait.field] = durationFromMs(Math.ceil(Math.min(Math.max(until - performance.now(), 0), wait.maxMs)));
 }
 
 async function* once<T>(message: T): AsyncIterable<T> {

@@ -2,8 +2,8 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
-import { createClient, type Client as Stub } from "@connectrpc/connect";
-import { ATTEMPT_MS, Calls, Delays } from "./calls.js";
+import { createClient, createContextValues, type Client as Stub } from "@connectrpc/connect";
+import { Calls, Delays, UNTIL } from "./calls.js";
 import { TeamwireError } from "./error.js";
 import { given, Helpers } from "./gen/helpers.js";
 import { WAITS } from "./gen/policy.js";
@@ -135,12 +135,10 @@ export class Client extends Helpers {
     const delays = new Delays();
     const { maxMs } = given(WAITS.get("WaitForDecision"));
     for (;;) {
-      const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), maxMs));
-      const asked = { requestId, timeout: durationFromMs(waitMs) };
+      const asked = { requestId, timeout: durationFromMs(maxMs) };
       // A coordinator that does not answer must not make the wait longer.
-      const leftMs = Math.ceil(Math.max(until - performance.now(), 0)) + ATTEMPT_MS;
-      const signals = [...(signal ? [signal] : []), ...(Number.isFinite(leftMs) ? [AbortSignal.timeout(leftMs)] : [])];
-      const { request } = await this.requests.waitForDecision(asked, { signal: AbortSignal.any(signals) });
+      const contextValues = createContextValues().set(UNTIL, until);
+      const { request } = await this.requests.waitForDecision(asked, { contextValues, signal });
       if (given(request).state !== RequestState.PENDING || performance.now() >= until) return given(request);
       // A draining coordinator may answer early.
       await this.#calls.changes.until(() => this.#calls.isClosed, delays.next(), signal);

@@ -1,16 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { v1 } from "@teamwire/client";
 import { clientOf, message, withDetails } from "./coordinator.js";
 
 type Answers = {
   sent?: () => { requestId: string };
-  decisions?: v1.RequestState[];
+  decisions?: (v1.RequestState | ConnectError)[];
   pages?: MessageInitShape<typeof v1.ListMembersResponseSchema>[];
 };
 
+const GONE = new ConnectError("gone", Code.Unavailable);
 const ANN = { name: "Ann", incarnation: 2n };
 const PENDING: [string, Uint8Array<ArrayBuffer>] = [
   "ErrorInfo",
@@ -21,17 +23,21 @@ const PENDING: [string, Uint8Array<ArrayBuffer>] = [
 function lead({ sent = () => ({ requestId: "req_1" }), decisions = [], pages = [] }: Answers) {
   const tokens: string[] = [];
   const waits: string[] = [];
+  const asked: number[] = [];
   const next = <T>(from: T[]) => (from.length > 1 ? from.shift() : from[0]);
   const { client } = clientOf((router: ConnectRouter) => {
     router.rpc(v1.MessageService.method.send, sent);
-    router.rpc(v1.RequestService.method.waitForDecision, ({ requestId }) => {
+    router.rpc(v1.RequestService.method.waitForDecision, ({ requestId, timeout }) => {
       waits.push(requestId);
-      return { request: { member: "ann", incarnation: 2n, reason: "why", state: next(decisions) } };
+      asked.push(timeout ? durationMs(timeout) : 0);
+      const state = next(decisions);
+      if (state instanceof ConnectError) throw state;
+      return { request: { member: "ann", incarnation: 2n, reason: "why", state } };
     });
     router.rpc(v1.TeamService.method.listMembers, ({ pageToken }) => {
       tokens.push(pageToken);
       const page = next(pages);
-      if (page === undefined) throw new ConnectError("gone", Code.Unavailable);
+      if (page === undefined) throw GONE;
       return page;
     });
     router.rpc(v1.TeamService.method.createTeam, ({ name, leadName }) => ({
@@ -42,7 +48,7 @@ function lead({ sent = () => ({ requestId: "req_1" }), decisions = [], pages = [
     router.rpc(v1.TeamService.method.setLead, ({ member }) => ({ team: { lead: member } }));
     router.rpc(v1.TeamService.method.deleteTeam, () => ({}));
   });
-  return { client, tokens, waits };
+  return { client, tokens, waits, asked };
 }
 
 test("a shutdown waits for the decision and the exit, through all pages of members", async () => {
@@ -84,6 +90,18 @@ test("a shutdown resolves in time without an exit if the coordinator is gone", {
   assert.deepEqual([request.state, exit], [v1.RequestState.APPROVED, undefined]);
   const waiting = client.shutdown("ann", "", 20_000, AbortSignal.timeout(50));
   await assert.rejects(waiting, { name: "TimeoutError" });
+});
+
+test("a wait for a decision ends in time if the coordinator is gone", { timeout: 8_000 }, async () => {
+  const { client } = lead({ decisions: [GONE] });
+  await assert.rejects(client.waitDecision("req_1", 1_000), { code: Code.Unavailable, rawMessage: "gone" });
+});
+
+test("a wait that broke asks only for the rest of its time", async () => {
+  const { client, asked } = lead({ decisions: [GONE, GONE, GONE, v1.RequestState.APPROVED] });
+  await client.waitDecision("req_1", 20_000);
+  const [first = 0] = asked;
+  assert.ok(asked.length === 4 && (asked.at(-1) ?? first) < first, `${asked}`);
 });
 
 test("a client knows its name and team, and creating a team returns the client of its lead", async () => {

@@ -13,6 +13,7 @@ import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -267,17 +268,26 @@ class Calls:
         request: Any,
         timeout: float | None = None,
         metadata: Iterable[tuple[str, str | bytes]] = (),
+        until: float | None = None,
     ) -> Any:
-        """Makes one call. `timeout` limits all attempts together, in seconds; zero makes one attempt."""
+        """Makes one call. `timeout` limits all attempts together, in seconds; zero makes one attempt.
+
+        `until` is when the caller stops waiting: no attempt begins later, and none asks the coordinator to wait longer.
+        """
         call = method.rpartition("/")[2]
         request = self._complete(request, call)
         field, wait, wait_max = WAITS.get(call, ("", 0, 0))
-        if field and request.HasField(field):
-            wait = min(max(0, getattr(request, field).seconds + 1), wait_max)
         give_up = time.monotonic() + (self.patience if timeout is None else timeout)
+        if until is not None:
+            give_up = min(give_up, until)
         waits = delays()
         has_maybe_changed = False
         while True:
+            if until is not None:
+                left = max(0.0, until - time.monotonic())
+                getattr(request, field).FromTimedelta(timedelta(seconds=min(left, wait_max)))
+            if field and request.HasField(field):
+                wait = min(max(0, getattr(request, field).seconds + 1), wait_max)
             session_id, link = self.session_id, None
             try:
                 link = await self.link()

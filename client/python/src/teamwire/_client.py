@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import time
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from ._calls import PATIENCE, Calls, Error, within
 from ._helpers import Helpers
 from ._identity import Identity, Tls, find, joining
-from ._policy import WAITS
 from ._subscription import AsyncSubscription, Message
 from .v1 import (
     access_pb2_grpc,
@@ -30,7 +28,6 @@ from .v1 import (
 )
 from .v1.team_pb2_grpc import TeamServiceStub
 
-_WAIT_MAX = WAITS["WaitForDecision"][2]
 _PAGE_SIZE_MAX = 1000
 _EXIT_DELAY_MIN, _EXIT_DELAY_MAX = 0.1, 1.0
 
@@ -186,14 +183,12 @@ class AsyncClient(Helpers):
         """Waits until a request is decided and returns it; after `timeout` seconds returns it still pending."""
         give_up = time.monotonic() + timeout
         while True:
-            left = max(0.0, give_up - time.monotonic())
             asked = request_pb2.WaitForDecisionRequest(request_id=request_id)
-            asked.timeout.FromTimedelta(timedelta(seconds=min(left, _WAIT_MAX)))
             # A coordinator that does not answer must not make the wait longer.
-            patience = min(left, self._calls.patience)
-            request = (await self.requests.WaitForDecision(asked, timeout=patience)).request
-            if request.state != request_pb2.REQUEST_STATE_PENDING or not left:
-                return request
+            request = (await cast(Any, self.requests.WaitForDecision)(asked, until=give_up)).request
+            left = give_up - time.monotonic()
+            if request.state != request_pb2.REQUEST_STATE_PENDING or left <= 0:
+                return cast(request_pb2.Request, request)
             # A draining coordinator may answer early.
             await asyncio.sleep(min(left, 0.1))
 

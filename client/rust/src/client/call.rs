@@ -24,12 +24,15 @@ pub(crate) struct Call {
     attempt_deadline: Duration,
     /// Whether the coordinator is asked to wait before it answers.
     waits: bool,
+    /// When the caller stops waiting. `None` means never.
+    until: Option<Instant>,
 }
 
 impl Call {
     /// Describes a call that is not one of the protocol's own.
     pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
-        Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE, waits: false }
+        let idempotency_key = String::new();
+        Self { name, effect, idempotency_key, attempt_deadline: ATTEMPT_DEADLINE, waits: false, until: None }
     }
 
     /// Describes a call by the protocol's options for its RPC.
@@ -46,6 +49,22 @@ impl Call {
     pub(crate) fn waiting(self, wait: Duration) -> Self {
         Self { attempt_deadline: wait + ATTEMPT_DEADLINE, waits: !wait.is_zero(), ..self }
     }
+
+    /// Sets when the caller stops waiting: no attempt begins later. Each attempt should ask the coordinator to wait for
+    /// no longer than what is left.
+    pub(crate) fn until(self, until: Option<Instant>) -> Self {
+        Self { until, ..self }
+    }
+
+    /// Returns how long an attempt that begins now may take.
+    fn attempt_deadline(&self) -> Duration {
+        self.attempt_deadline.min(time_left(self.until).saturating_add(ATTEMPT_DEADLINE))
+    }
+}
+
+/// Returns how much time is left. `until`: `None` means never.
+pub(crate) fn time_left(until: Option<Instant>) -> Duration {
+    until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()))
 }
 
 impl Client {
@@ -101,11 +120,11 @@ impl Client {
                 continue;
             }
             let delay = delays.next().max(failure.asks_to_wait());
-            let left = self.retry.total.saturating_sub(began.elapsed());
+            let left = self.retry.total.saturating_sub(began.elapsed()).min(time_left(call.until));
             if delay >= left || !failure.is_retried(call.effect, &self.retry) {
                 return Err(self.error(call, failure, may_have_changed, status));
             }
-            let left = (self.retry.total < Duration::MAX).then_some(left);
+            let left = (self.retry.total < Duration::MAX || call.until.is_some()).then_some(left);
             if self.stops_waiting(&status, began.elapsed(), delay, left) {
                 return Err(self.error(call, failure, may_have_changed, status));
             }
@@ -125,14 +144,15 @@ impl Client {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let link = self.transport.link().await.map_err(|status| (Failure::of(&status), status))?;
-        request.set_timeout(call.attempt_deadline);
+        let deadline = call.attempt_deadline();
+        request.set_timeout(deadline);
         // The request's own deadline bounds only the headers of the reply.
-        match timeout(call.attempt_deadline, attempt(link.channel(), request)).await {
+        match timeout(deadline, attempt(link.channel(), request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err((self.judge(&link, &status), status)),
             Err(_) => {
                 self.transport.leave(&link);
-                let detail = format!("no answer within {:?}", call.attempt_deadline);
+                let detail = format!("no answer within {deadline:?}");
                 Err((Failure::Broken, Status::deadline_exceeded(detail)))
             }
         }

@@ -164,7 +164,7 @@ fn hosts(channel: Channel) -> HostServiceClient<Channel> {
     HostServiceClient::new(channel)
 }
 
-fn requests(channel: Channel) -> RequestServiceClient<Channel> {
+pub(crate) fn requests(channel: Channel) -> RequestServiceClient<Channel> {
     RequestServiceClient::new(channel)
 }
 

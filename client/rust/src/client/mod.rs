@@ -15,8 +15,8 @@ use tonic::{
 };
 
 pub(crate) use self::{
-    call::Call,
-    calls::{backups, history, messages, tasks, teams, watches},
+    call::{Call, time_left},
+    calls::{backups, history, messages, requests, tasks, teams, watches},
 };
 use crate::{
     ConnectOptions, Error, Reason, Retry, TlsOptions, Waiting,

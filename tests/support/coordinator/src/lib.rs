@@ -60,6 +60,8 @@ pub struct State {
     pub reports: Vec<v1::ReportActivityRequest>,
     pub opened: Vec<v1::StreamRequest>,
     pub waits: u32,
+    /// How long each call of WaitForDecision asked to wait.
+    pub asked: Vec<Duration>,
     /// The members that ListMembers returns.
     pub members: Vec<v1::Member>,
     /// How the next calls fail, before they succeed.
@@ -69,6 +71,7 @@ pub struct State {
     pub fail_joins: VecDeque<Status>,
     pub fail_reports: VecDeque<Status>,
     pub fail_lists: VecDeque<Status>,
+    pub fail_waits: VecDeque<Status>,
     /// The pages that ListMembers returns in place of `members`. The last one repeats.
     pub member_pages: VecDeque<v1::ListMembersResponse>,
     /// The page tokens that ListMembers was called with.
@@ -465,9 +468,16 @@ impl RequestService for Coordinator {
         &self,
         request: Request<v1::WaitForDecisionRequest>,
     ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
-        let id = request.into_inner().request_id;
-        self.with(|state| state.waits += 1);
-        let request = v1::GetRequestRequest { request_id: id, ..Default::default() };
+        let request = request.into_inner();
+        let failure = self.with(|state| {
+            state.waits += 1;
+            state.asked.push(request.timeout.and_then(|asked| asked.try_into().ok()).unwrap_or_default());
+            state.fail_waits.pop_front()
+        });
+        if let Some(status) = failure {
+            return Err(status);
+        }
+        let request = v1::GetRequestRequest { request_id: request.request_id, ..Default::default() };
         let request = self.get_request(Request::new(request)).await?.into_inner().request;
         Ok(Response::new(v1::WaitForDecisionResponse { request }))
     }

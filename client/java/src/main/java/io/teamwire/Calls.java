@@ -32,6 +32,12 @@ final class Calls extends Channel {
     /** How long one attempt may take, in addition to the time that the request asks the coordinator to wait. */
     static final int ATTEMPT_SECONDS = 10;
 
+    /**
+     * When the caller of a call that waits stops waiting: no attempt begins later, and none asks the coordinator to wait
+     * longer.
+     */
+    static final CallOptions.Key<Deadline> UNTIL = CallOptions.Key.create("teamwire-until");
+
     /** How long a call may take, with all of its attempts, unless the program sets a deadline. */
     private static final int PATIENCE_SECONDS = 600;
 
@@ -110,15 +116,18 @@ final class Calls extends Channel {
     private <Q, A> A persist(MethodDescriptor<Q, A> method, CallOptions options, Metadata headers, Q request) {
         var patience = Deadline.after(PATIENCE_SECONDS, TimeUnit.SECONDS);
         var deadline = options.getDeadline() == null ? patience : options.getDeadline();
+        var end = options.getOption(UNTIL);
+        var last = end == null ? deadline : deadline.minimum(end);
         var hasMaybeChanged = false;
         for (var attempts = 1; ; attempts++) {
             var channel = channels.channel();
             var began = session;
+            var asked = end == null ? request : limitWait(method.getBareMethodName(), request, end);
             var until = Deadline.after(
-                    ATTEMPT_SECONDS + waits(method.getBareMethodName(), (Message) request), TimeUnit.SECONDS);
+                    ATTEMPT_SECONDS + waits(method.getBareMethodName(), (Message) asked), TimeUnit.SECONDS);
             try {
                 var limited = options.withDeadline(until.minimum(deadline));
-                return ClientCalls.blockingUnaryCall(on(channel, began.id, headers), method, limited, request);
+                return ClientCalls.blockingUnaryCall(on(channel, began.id, headers), method, limited, asked);
             } catch (StatusRuntimeException thrown) {
                 var failure = TeamwireException.of(thrown);
                 channels.leave(channel, failure);
@@ -130,7 +139,7 @@ final class Calls extends Channel {
                 failure.conclude(method.getBareMethodName(), hasMaybeChanged);
                 if (!(isOvertaken || failure.isRetried(!Policy.isOnce(method.getBareMethodName())))
                         || isHopeless(failure, attempts)
-                        || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)
+                        || delay >= last.timeRemaining(TimeUnit.MILLISECONDS)
                         || Context.current().isCancelled()) {
                     throw failure;
                 }
@@ -154,6 +163,17 @@ final class Calls extends Channel {
             return wait.absent();
         }
         return Math.max(0, Math.min(wait.most(), ((Duration) request.getField(field)).getSeconds() + 1));
+    }
+
+    /** Returns a request that asks the coordinator to wait only for what is left of the time. */
+    @SuppressWarnings("unchecked")
+    private static <Q> Q limitWait(String method, Q request, Deadline end) {
+        var field = ((Message) request)
+                .getDescriptorForType()
+                .findFieldByName(Policy.waitOf(method).field());
+        var left = Math.max(0, end.timeRemaining(TimeUnit.NANOSECONDS));
+        var wait = Duration.newBuilder().setSeconds(left / 1_000_000_000).setNanos((int) (left % 1_000_000_000));
+        return (Q) ((Message) request).toBuilder().setField(field, wait.build()).build();
     }
 
     /** Fills in the team and the idempotency key where the program left them empty. */

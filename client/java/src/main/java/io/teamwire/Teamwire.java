@@ -243,13 +243,9 @@ public final class Teamwire extends Helpers implements AutoCloseable {
     public Request waitDecision(String requestId, Duration patience) {
         var end = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
         while (true) {
-            // The coordinator limits how long one call waits.
-            var seconds = Math.max(0, end.timeRemaining(TimeUnit.SECONDS) + 1);
-            var timeout = com.google.protobuf.Duration.newBuilder().setSeconds(seconds);
-            var question =
-                    WaitForDecisionRequest.newBuilder().setRequestId(requestId).setTimeout(timeout);
+            var question = WaitForDecisionRequest.newBuilder().setRequestId(requestId);
             // A coordinator that does not answer must not make the wait longer.
-            var bounded = requests().withDeadlineAfter(seconds + Calls.ATTEMPT_SECONDS, TimeUnit.SECONDS);
+            var bounded = requests().withOption(Calls.UNTIL, end);
             var request = bounded.waitForDecision(question.build()).getRequest();
             if (request.getState() != RequestState.REQUEST_STATE_PENDING || end.isExpired()) {
                 return request;

@@ -1,6 +1,8 @@
 package io.teamwire;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.Any;
@@ -59,6 +61,11 @@ class LeadTest {
     private final Deque<ListMembersResponse> pages = new ArrayDeque<>();
     private final List<String> tokens = Collections.synchronizedList(new ArrayList<>());
     private final List<String> waits = Collections.synchronizedList(new ArrayList<>());
+    private final List<Duration> asked = Collections.synchronizedList(new ArrayList<>());
+
+    /** How many calls of WaitForDecision fail. */
+    private volatile int breaks;
+
     private boolean isPending;
     private Server server;
     private Teamwire me;
@@ -114,6 +121,13 @@ class LeadTest {
         @Override
         public void waitForDecision(WaitForDecisionRequest request, StreamObserver<WaitForDecisionResponse> reply) {
             waits.add(request.getRequestId());
+            var timeout = request.getTimeout();
+            asked.add(Duration.ofSeconds(timeout.getSeconds(), timeout.getNanos()));
+            if (breaks > 0) {
+                breaks--;
+                reply.onError(Status.UNAVAILABLE.withDescription("gone").asRuntimeException());
+                return;
+            }
             var decided =
                     Request.newBuilder().setMember("ann").setIncarnation(2).setReason("why");
             decided.setState(next(decisions));
@@ -220,6 +234,25 @@ class LeadTest {
         var ended = me.shutdown("ann", "", Duration.ofSeconds(1));
         assertEquals(RequestState.REQUEST_STATE_APPROVED, ended.request().getState());
         assertTrue(ended.exit().isEmpty());
+    }
+
+    @Test
+    void a_wait_for_a_decision_ends_in_time_if_the_coordinator_is_gone() {
+        breaks = Integer.MAX_VALUE;
+        var failure = assertTimeout(
+                Duration.ofSeconds(8),
+                () -> assertThrows(TeamwireException.class, () -> me.waitDecision("req_1", Duration.ofSeconds(1))));
+        assertEquals(Code.UNAVAILABLE, failure.code());
+        assertEquals("gone", failure.getMessage());
+    }
+
+    @Test
+    void a_wait_that_broke_asks_only_for_the_rest_of_its_time() {
+        breaks = 1;
+        decisions.add(RequestState.REQUEST_STATE_APPROVED);
+        me.waitDecision("req_1", Duration.ofSeconds(20));
+        assertEquals(2, asked.size());
+        assertTrue(asked.get(1).compareTo(asked.get(0)) < 0);
     }
 
     @Test
