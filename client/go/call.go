@@ -21,6 +21,9 @@ import (
 // attemptTimeout limits one attempt of a call, and the opening of a session.
 const attemptTimeout = 10 * time.Second
 
+// waitedMin is the time after which an attempt that breaks has waited at a coordinator, if the call is one that waits.
+const waitedMin = time.Second
+
 // session is a session that a subscription has opened. Calls carry its id.
 type session struct {
 	id   string
@@ -40,10 +43,15 @@ var noSession = &session{end: func() {}}
 // Invoke makes a call for the generated stubs, and retries it until its outcome is known. With NewStream, it makes Client a
 // [grpc.ClientConnInterface].
 func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
-	defer cancel()
 	request := c.complete(method, args.(proto.Message))
 	until, isLimited := limitOf(opts)
+	isWaiting := waits(method, request) > 0
+	giveUp := time.Now().Add(c.patience)
+	if !isWaiting {
+		limited, cancel := context.WithDeadline(ctx, giveUp)
+		defer cancel()
+		ctx = limited
+	}
 	hasMaybeChanged := false
 	for n := 0; ; n++ {
 		if isLimited {
@@ -51,6 +59,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		}
 		session, place := c.session.Load(), c.place.Load()
 		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(method, request))
+		tried := time.Now()
 		var at peer.Peer // stays empty if nothing was sent
 		err := c.conns[place].Invoke(attempt, method, request, reply, append(slices.Clip(opts), grpc.Peer(&at))...)
 		cancel()
@@ -69,8 +78,11 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		if !failure.isPassing() || failure.isOnce && mayBeDone {
 			return failure
 		}
+		if isWaiting && failure.hasWaited(at.Addr != nil, time.Since(tried)) {
+			giveUp, n = time.Now().Add(c.patience), 0 // another outage begins
+		}
 		pause := max(delay(n), failure.RetryAfter)
-		if isLimited && pause >= time.Until(until) {
+		if pause >= time.Until(giveUp) || isLimited && pause >= time.Until(until) {
 			failure.cause = cmp.Or(failure.cause, context.DeadlineExceeded)
 			return failure
 		}

@@ -36,7 +36,8 @@ type fake struct {
 	pages     []*v1.ListMembersResponse
 	waits     []string // the requests waited for
 	asked     []time.Duration
-	tokens    []string // the pages listed
+	holds     time.Duration // how long the next broken wait lasts
+	tokens    []string      // the pages listed
 	streams   chan func(grpc.ServerStreamingServer[v1.StreamResponse]) error
 	acks      chan []string
 }

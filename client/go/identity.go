@@ -27,7 +27,8 @@ type Options struct {
 	Team string
 	// TLS applies to https addresses. Environment: TEAMWIRE_CA, TEAMWIRE_CERT, TEAMWIRE_KEY.
 	TLS
-	// Patience limits all attempts of a call together. Zero means 10 minutes. The call's context may end it sooner.
+	// Patience limits all attempts of a call together, or for a call that waits at the coordinator, those of one outage. Zero means
+	// 10 minutes. The call's context may end it sooner.
 	Patience time.Duration
 	// DialOptions are passed to gRPC, for example a stats handler that records traces.
 	DialOptions []grpc.DialOption

@@ -21,6 +21,8 @@ func (f *fake) WaitForDecision(_ context.Context, request *v1.WaitForDecisionReq
 	}
 	if f.decisions[0] == broken {
 		f.decisions = f.decisions[1:]
+		time.Sleep(f.holds)
+		f.holds = 1200 * time.Millisecond
 		return nil, status.Error(codes.Unavailable, "broken")
 	}
 	decided := &v1.Request{Member: "ann", Incarnation: 2, Reason: "why", State: f.decisions[0]}
@@ -146,6 +148,16 @@ func TestAWaitThatBrokeAsksOnlyForTheRestOfItsTime(t *testing.T) {
 	}
 	if len(f.asked) != 2 || f.asked[1] >= f.asked[0] {
 		t.Error(f.asked)
+	}
+}
+
+func TestAnOutageDuringAWaitCountsFromItsOwnFirstFailure(t *testing.T) {
+	f := newFake(t)
+	f.decisions = []v1.RequestState{broken, broken, approved}
+	c := client(t, f)
+	c.patience = time.Second
+	if request, err := c.WaitDecision(context.Background(), "req_1", 20*time.Second); err != nil || request.GetState() != approved {
+		t.Error(request, err)
 	}
 }
 

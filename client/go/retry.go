@@ -47,6 +47,12 @@ func (e *Error) mayBeDone(isSent bool) bool {
 	return isSent && e.isPassing()
 }
 
+// hasWaited returns whether an attempt that failed after this time had reached a coordinator, which then waited.
+func (e *Error) hasWaited(isSent bool, elapsed time.Duration) bool {
+	isReached := e.Reason != "" || isSent && e.isPassing()
+	return isReached && e.status.Code() != codes.DeadlineExceeded && elapsed >= waitedMin
+}
+
 // isFinal returns whether another session of a subscription would fail likewise.
 func (e *Error) isFinal() bool {
 	if e.Reason != "" {

@@ -20,7 +20,10 @@ OPERATOR = "two:0123456789abcdef"
 
 
 class Coordinator:
-    """Answers with the replies that a test sets, one list for each call; the last one repeats. Records the requests."""
+    """Answers with the replies that a test sets, one list for each call; the last one repeats. Records the requests.
+
+    A number is the time after which the call breaks, in seconds.
+    """
 
     def __init__(self, **answers: list[Any]) -> None:
         self.answers = answers
@@ -34,6 +37,9 @@ class Coordinator:
             self.requests.append(request)
             answers = self.answers[call]
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            if isinstance(answer, float):
+                await asyncio.sleep(answer)
+                answer = grpc.StatusCode.UNAVAILABLE
             if isinstance(answer, grpc.StatusCode):
                 await context.abort(answer, "no")
             if isinstance(answer, status_pb2.Status):
@@ -145,6 +151,16 @@ def test_a_wait_that_broke_asks_only_for_the_rest_of_its_time() -> None:
     run(coordinator, LEAD, lambda me: me.wait_decision("req_1", 20))
     first, second = (request.timeout.ToTimedelta() for request in coordinator.requests)
     assert second < first
+
+
+def test_an_outage_during_a_wait_counts_from_its_own_first_failure() -> None:
+    coordinator = Coordinator(WaitForDecision=[0.0, 1.2, decided(request_pb2.REQUEST_STATE_APPROVED)])
+
+    async def test(me: teamwire.AsyncClient) -> Any:
+        me._calls.patience = 1.0
+        return await me.wait_decision("req_1", 20)
+
+    assert run(coordinator, LEAD, test).state == request_pb2.REQUEST_STATE_APPROVED
 
 
 def test_an_operator_creates_a_team_and_gets_the_client_of_its_lead() -> None:

@@ -16,8 +16,8 @@ use crate::transport::{ConnectionEnded, DialError};
 /// How a client retries its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How long a call may take in total, delays included. Zero means one attempt, and [`Duration::MAX`] as long as it
-    /// takes.
+    /// How long a call may take in total, delays included, or one outage during a call that waits at the coordinator. Zero
+    /// means one attempt, and [`Duration::MAX`] as long as it takes.
     pub total: Duration,
     /// The bound of the first delay.
     pub delay_min: Duration,

@@ -140,7 +140,8 @@ async fn waiting_for_a_decision_ends_when_it_is_made_or_the_time_is_over() {
 #[tokio::test]
 async fn waiting_for_a_decision_ends_in_time_if_the_coordinator_is_gone() {
     let coordinator = Coordinator::start().await;
-    coordinator.with(|state| state.fail_waits.extend(iter::repeat_n(Status::unavailable("gone"), 1_000)));
+    coordinator
+        .with(|state| state.fail_waits.extend(iter::repeat_n((Duration::ZERO, Status::unavailable("gone")), 1_000)));
     let client = coordinator.client();
     let waiting = timeout(Duration::from_secs(8), client.wait_decision("req_1", Duration::from_secs(1)));
     let error = waiting.await.expect("in time").expect_err("gone");
@@ -152,9 +153,22 @@ async fn a_wait_that_broke_asks_only_for_the_rest_of_its_time() {
     let coordinator = Coordinator::start().await;
     coordinator.with(|state| {
         state.approved.push("req_1".to_owned());
-        state.fail_waits.push_back(Status::unavailable("cut"));
+        state.fail_waits.push_back((Duration::ZERO, Status::unavailable("cut")));
     });
     coordinator.client().wait_decision("req_1", Duration::from_secs(20)).await.expect("a decision");
     let asked = coordinator.with(|state| state.asked.clone());
     assert!(asked.len() == 2 && asked[1] < asked[0], "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_outage_during_a_wait_counts_from_its_own_first_failure() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| {
+        state.approved.push("req_1".to_owned());
+        let cuts = [Duration::ZERO, Duration::from_millis(1_200)].map(|after| (after, Status::unavailable("cut")));
+        state.fail_waits.extend(cuts);
+    });
+    let client = coordinator.client().with_retry(Retry::within(Duration::from_secs(1)));
+    let decided = client.wait_decision("req_1", Duration::from_secs(20)).await.expect("a decision");
+    assert_eq!(decided.state(), v1::RequestState::Approved);
 }

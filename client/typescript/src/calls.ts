@@ -5,7 +5,7 @@ import { type Duration, durationFromMs, durationMs } from "@bufbuild/protobuf/wk
 import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { v4, v7 } from "uuid";
 import { Changes } from "./changes.js";
-import { conclude, isRetried, mayHaveChanged, readError, TeamwireError } from "./error.js";
+import { conclude, hasReached, isRetried, mayHaveChanged, readError, TeamwireError } from "./error.js";
 import { SECRET, WAITS } from "./gen/policy.js";
 import type { Settings } from "./settings.js";
 
@@ -14,6 +14,9 @@ import type { Settings } from "./settings.js";
  * wait.
  */
 export const ATTEMPT_MS = 10_000;
+
+/** An attempt that breaks after this time, in milliseconds, has waited at a coordinator, if the call is one that waits. */
+const WAITED_MS_MIN = 1_000;
 
 /** How long a stream must last, in milliseconds, before its loss resets the delays. */
 export const SETTLED_MS = 10_000;
@@ -105,13 +108,14 @@ export class Calls {
     const hasOneAttempt = isSession || call.contextValues.get(ONE_ATTEMPT);
     const over = call.contextValues.get(UNTIL);
     const patienceMs = hasOneAttempt ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS);
-    const until = Math.min(over, performance.now() + patienceMs);
+    let giveUp = performance.now() + patienceMs;
     const delays = new Delays();
     let hasMaybeChanged = false;
     for (;;) {
       const { turn } = this;
       const sessionId = isSession ? "" : this.session.id;
       limitWait(name, request, over);
+      const tried = performance.now();
       try {
         const response = await attempt(next, call, request, this.#header(call, sessionId, request));
         this.#hasAnswered = true;
@@ -120,9 +124,15 @@ export class Calls {
         const error = this.#failed(call, turn, thrown);
         if (this.isClosed || call.signal.aborted) throw conclude(error, name, true);
         if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
+        const now = performance.now();
+        if (waitMs(name, request) > 0 && !hasOneAttempt && hasReached(error) && now - tried >= WAITED_MS_MIN) {
+          // Another outage begins.
+          giveUp = now + patienceMs;
+          delays.reset();
+        }
         const delay = delays.after(error);
         hasMaybeChanged ||= mayHaveChanged(error, name);
-        const isLast = !isRetried(error, name) || performance.now() + delay >= until;
+        const isLast = !isRetried(error, name) || now + delay >= Math.min(giveUp, over);
         if (isLast) throw conclude(error, name, hasMaybeChanged);
         await this.changes.until(() => this.isClosed, delay, call.signal);
       }

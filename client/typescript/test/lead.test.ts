@@ -13,6 +13,8 @@ type Answers = {
 };
 
 const GONE = new ConnectError("gone", Code.Unavailable);
+/** As `GONE`, after 1.2 s. */
+const LATE = new ConnectError("gone", Code.Unavailable);
 const ANN = { name: "Ann", incarnation: 2n };
 const PENDING: [string, Uint8Array<ArrayBuffer>] = [
   "ErrorInfo",
@@ -20,17 +22,18 @@ const PENDING: [string, Uint8Array<ArrayBuffer>] = [
 ];
 
 /** Returns a lead's client and the requests it makes. The last of each kind of answer repeats. */
-function lead({ sent = () => ({ requestId: "req_1" }), decisions = [], pages = [] }: Answers) {
+function lead({ sent = () => ({ requestId: "req_1" }), decisions = [], pages = [] }: Answers, patienceMs?: number) {
   const tokens: string[] = [];
   const waits: string[] = [];
   const asked: number[] = [];
   const next = <T>(from: T[]) => (from.length > 1 ? from.shift() : from[0]);
   const { client } = clientOf((router: ConnectRouter) => {
     router.rpc(v1.MessageService.method.send, sent);
-    router.rpc(v1.RequestService.method.waitForDecision, ({ requestId, timeout }) => {
+    router.rpc(v1.RequestService.method.waitForDecision, async ({ requestId, timeout }) => {
       waits.push(requestId);
       asked.push(timeout ? durationMs(timeout) : 0);
       const state = next(decisions);
+      if (state === LATE) await new Promise((resolve) => setTimeout(resolve, 1_200));
       if (state instanceof ConnectError) throw state;
       return { request: { member: "ann", incarnation: 2n, reason: "why", state } };
     });
@@ -47,7 +50,7 @@ function lead({ sent = () => ({ requestId: "req_1" }), decisions = [], pages = [
     router.rpc(v1.TeamService.method.forceStop, ({ member: name }) => ({ member: { name } }));
     router.rpc(v1.TeamService.method.setLead, ({ member }) => ({ team: { lead: member } }));
     router.rpc(v1.TeamService.method.deleteTeam, () => ({}));
-  });
+  }, patienceMs);
   return { client, tokens, waits, asked };
 }
 
@@ -102,6 +105,11 @@ test("a wait that broke asks only for the rest of its time", async () => {
   await client.waitDecision("req_1", 20_000);
   const [first = 0] = asked;
   assert.ok(asked.length === 4 && (asked.at(-1) ?? first) < first, `${asked}`);
+});
+
+test("an outage during a wait counts from its own first failure", async () => {
+  const { client } = lead({ decisions: [GONE, LATE, v1.RequestState.APPROVED] }, 1_000);
+  assert.equal((await client.waitDecision("req_1", 20_000)).state, v1.RequestState.APPROVED);
 });
 
 test("a client knows its name and team, and creating a team returns the client of its lead", async () => {

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import hashlib
 import logging
+import math
 import random
 import secrets
 import ssl
@@ -37,6 +38,9 @@ PATIENCE = 600.0
 
 ATTEMPT = 10.0
 """How long one attempt may take, in seconds, in addition to the time that the request asks the coordinator to wait."""
+
+_WAITED_MIN = 1.0
+"""An attempt that breaks after this time, in seconds, has waited at a coordinator, if the call is one that waits."""
 
 _OPTIONS: list[tuple[str, Any]] = [
     # Detect a vanished coordinator within 30 s, even on a quiet stream.
@@ -126,6 +130,12 @@ def _may_be_done(error: Error) -> bool:
     if error.reason:
         return error.reason in OUTCOME_UNKNOWN and error.metadata.get("nothing_changed") != "true"
     return error.code() in _BROKEN and _UNSENT not in error.message
+
+
+def _has_waited(error: Error, seconds: float) -> bool:
+    """Returns whether an attempt that failed after this time had reached a coordinator, which then waited."""
+    is_reached = bool(error.reason) or _may_be_done(error)
+    return is_reached and error.code() != Code.DEADLINE_EXCEEDED and seconds >= _WAITED_MIN
 
 
 def _leaves_open(error: Error) -> bool:
@@ -277,9 +287,8 @@ class Calls:
         call = method.rpartition("/")[2]
         request = self._complete(request, call)
         field, wait, wait_max = WAITS.get(call, ("", 0, 0))
+        last = math.inf if until is None else until
         give_up = time.monotonic() + (self.patience if timeout is None else timeout)
-        if until is not None:
-            give_up = min(give_up, until)
         waits = delays()
         has_maybe_changed = False
         while True:
@@ -287,8 +296,9 @@ class Calls:
                 left = max(0.0, until - time.monotonic())
                 getattr(request, field).FromTimedelta(timedelta(seconds=min(left, wait_max)))
             if field and request.HasField(field):
-                wait = min(max(0, getattr(request, field).seconds + 1), wait_max)
-            session_id, link = self.session_id, None
+                asked = getattr(request, field)
+                wait = min(max(0, asked.seconds + (asked.nanos > 0)), wait_max)
+            session_id, link, tried = self.session_id, None, time.monotonic()
             try:
                 link = await self.link()
                 carried = [*self.metadata(session_id), *metadata]
@@ -306,8 +316,11 @@ class Calls:
             if error.reason == "SESSION_SUPERSEDED" and await self._has_reopened(session_id):
                 continue
             has_maybe_changed |= may_have_changed(error, call)
+            if wait and timeout is None and _has_waited(error, time.monotonic() - tried):
+                # Another outage begins.
+                give_up, waits = time.monotonic() + self.patience, delays()
             delay = max(next(waits), 0.0 if error.reason == "DRAINING" else error.retry_after)
-            if time.monotonic() + delay >= give_up or not is_retried(error, call):
+            if time.monotonic() + delay >= min(give_up, last) or not is_retried(error, call):
                 error._is_once = call in ONCE
                 error.is_outcome_unknown = has_maybe_changed and _leaves_open(error)
                 raise error

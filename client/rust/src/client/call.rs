@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamwire_proto::{Method, Reason, SESSION_METADATA_KEY, method::Effect, reason::Retry, trace_parent};
 use tokio::time::{Instant, sleep, timeout};
-use tonic::{Request, Response, Status, transport::Channel};
+use tonic::{Code, Request, Response, Status, transport::Channel};
 use tracing::{Instrument as _, Span};
 
 use super::{Client, Session};
@@ -15,6 +15,9 @@ use crate::{
 
 /// How long one attempt of a call may take, besides the time that the coordinator is asked to wait.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An attempt that breaks after this time has waited at a coordinator, if the call is one that waits.
+const WAITED_MIN: Duration = Duration::from_secs(1);
 
 /// A call: its name and how it may be repeated.
 pub(crate) struct Call {
@@ -97,12 +100,14 @@ impl Client {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
+        // When the outage began.
         let mut began = Instant::now();
         let mut is_first = true;
         let mut delays = self.retry.delays();
         let (mut may_have_changed, mut has_redialed) = (false, false);
         loop {
             let session = self.session.borrow().clone();
+            let tried = Instant::now();
             let (failure, status) = match self.attempt(&call, self.request(message.clone(), &session), &attempt).await {
                 Ok(reply) => return Ok(reply),
                 Err(failed) => failed,
@@ -111,10 +116,12 @@ impl Client {
                 has_redialed = true;
                 continue;
             }
-            if std::mem::take(&mut is_first) && call.waits {
-                // The time that the coordinator was asked to wait is no failure.
+            if call.waits && (is_first || has_waited(&failure, &status, tried.elapsed())) {
+                // The time that the coordinator was asked to wait is no failure. Another outage begins.
                 began = Instant::now();
+                delays.reset();
             }
+            is_first = false;
             may_have_changed |= failure.may_have_changed(call.effect);
             if is_superseded(&failure) && self.has_new_session(&session, call.attempt_deadline).await {
                 continue;
@@ -215,6 +222,12 @@ impl Client {
 /// key shows that none was carried out.
 fn leaves_open(reason: Reason) -> bool {
     !reason.is_outcome_known() || reason.retry() == Retry::Automatic
+}
+
+/// Returns whether an attempt that failed after this time had reached a coordinator, which then waited.
+fn has_waited(failure: &Failure, status: &Status, elapsed: Duration) -> bool {
+    let is_reached = matches!(failure, Failure::Refused(_) | Failure::NotNow(_) | Failure::Broken);
+    is_reached && status.code() != Code::DeadlineExceeded && elapsed >= WAITED_MIN
 }
 
 fn is_superseded(failure: &Failure) -> bool {

@@ -33,7 +33,7 @@ use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
     task::JoinHandle,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{
@@ -71,7 +71,8 @@ pub struct State {
     pub fail_joins: VecDeque<Status>,
     pub fail_reports: VecDeque<Status>,
     pub fail_lists: VecDeque<Status>,
-    pub fail_waits: VecDeque<Status>,
+    /// Each with the time after which the call fails.
+    pub fail_waits: VecDeque<(Duration, Status)>,
     /// The pages that ListMembers returns in place of `members`. The last one repeats.
     pub member_pages: VecDeque<v1::ListMembersResponse>,
     /// The page tokens that ListMembers was called with.
@@ -474,7 +475,8 @@ impl RequestService for Coordinator {
             state.asked.push(request.timeout.and_then(|asked| asked.try_into().ok()).unwrap_or_default());
             state.fail_waits.pop_front()
         });
-        if let Some(status) = failure {
+        if let Some((after, status)) = failure {
+            sleep(after).await;
             return Err(status);
         }
         let request = v1::GetRequestRequest { request_id: request.request_id, ..Default::default() };

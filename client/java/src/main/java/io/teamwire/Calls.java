@@ -41,6 +41,9 @@ final class Calls extends Channel {
     /** How long a call may take, with all of its attempts, unless the program sets a deadline. */
     private static final int PATIENCE_SECONDS = 600;
 
+    /** An attempt that breaks after this time has waited at a coordinator, if the call is one that waits. */
+    private static final long WAITED_MIN_MS = 1_000;
+
     private static final Metadata.Key<String> AUTHORIZATION = key("authorization");
     private static final Metadata.Key<String> SESSION = key("teamwire-session");
     private static final System.Logger LOG = System.getLogger("io.teamwire");
@@ -56,6 +59,9 @@ final class Calls extends Channel {
     final Channels channels;
     private final Map<String, String> settings;
     private volatile Session session = new Session("", false);
+
+    /** How long a call may take, in seconds. For tests. */
+    volatile int patience = PATIENCE_SECONDS;
 
     Calls(Channels channels, Map<String, String> settings) {
         this.channels = channels;
@@ -114,19 +120,19 @@ final class Calls extends Channel {
 
     /** Makes a call, and retries it as its effect and the deadline allow. */
     private <Q, A> A persist(MethodDescriptor<Q, A> method, CallOptions options, Metadata headers, Q request) {
-        var patience = Deadline.after(PATIENCE_SECONDS, TimeUnit.SECONDS);
-        var deadline = options.getDeadline() == null ? patience : options.getDeadline();
+        var own = options.getDeadline();
+        var giveUp = own == null ? Deadline.after(patience, TimeUnit.SECONDS) : own;
         var end = options.getOption(UNTIL);
-        var last = end == null ? deadline : deadline.minimum(end);
         var hasMaybeChanged = false;
         for (var attempts = 1; ; attempts++) {
             var channel = channels.channel();
             var began = session;
+            var tried = System.nanoTime();
             var asked = end == null ? request : limitWait(method.getBareMethodName(), request, end);
-            var until = Deadline.after(
-                    ATTEMPT_SECONDS + waits(method.getBareMethodName(), (Message) asked), TimeUnit.SECONDS);
+            var wait = waits(method.getBareMethodName(), (Message) asked);
+            var until = Deadline.after(ATTEMPT_SECONDS + wait, TimeUnit.SECONDS);
             try {
-                var limited = options.withDeadline(until.minimum(deadline));
+                var limited = options.withDeadline(own == null ? until : until.minimum(own));
                 return ClientCalls.blockingUnaryCall(on(channel, began.id, headers), method, limited, asked);
             } catch (StatusRuntimeException thrown) {
                 var failure = TeamwireException.of(thrown);
@@ -134,6 +140,13 @@ final class Calls extends Channel {
                 // Our own reconnecting subscription, not another process, has superseded the session.
                 var isOvertaken = failure.reason().equals("SESSION_SUPERSEDED")
                         && (session.isReopening || !session.id.equals(began.id));
+                var waited = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - tried);
+                if (own == null && wait > 0 && failure.hasReached() && waited >= WAITED_MIN_MS) {
+                    // Another outage begins.
+                    giveUp = Deadline.after(patience, TimeUnit.SECONDS);
+                    attempts = 1;
+                }
+                var last = end == null ? giveUp : giveUp.minimum(end);
                 var delay = delay(attempts, failure);
                 hasMaybeChanged |= failure.mayHaveChanged(method.getBareMethodName());
                 failure.conclude(method.getBareMethodName(), hasMaybeChanged);
@@ -162,7 +175,8 @@ final class Calls extends Channel {
         if (field == null || !request.hasField(field)) {
             return wait.absent();
         }
-        return Math.max(0, Math.min(wait.most(), ((Duration) request.getField(field)).getSeconds() + 1));
+        var asked = (Duration) request.getField(field);
+        return Math.max(0, Math.min(wait.most(), asked.getSeconds() + (asked.getNanos() > 0 ? 1 : 0)));
     }
 
     /** Returns a request that asks the coordinator to wait only for what is left of the time. */

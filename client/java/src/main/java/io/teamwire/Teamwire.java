@@ -82,7 +82,7 @@ public final class Teamwire extends Helpers implements AutoCloseable {
 
     private final Map<String, String> settings;
     private final Channels channels;
-    private final Calls calls;
+    final Calls calls;
 
     private Teamwire(Map<String, String> settings, Channels channels) {
         this.settings = settings;

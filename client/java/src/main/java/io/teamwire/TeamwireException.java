@@ -151,6 +151,11 @@ public final class TeamwireException extends RuntimeException {
         return mayBeDone() && !Policy.isRead(method);
     }
 
+    /** Returns whether an attempt that failed had reached a coordinator, and did not run out of time. */
+    boolean hasReached() {
+        return (!reason.isEmpty() || mayBeDone()) && code != Code.DEADLINE_EXCEEDED;
+    }
+
     private boolean mayBeDone() {
         if (!reason.isEmpty()) {
             return Policy.isOutcomeUnknown(reason) && !"true".equals(metadata.get("nothing_changed"));

@@ -47,6 +47,8 @@ import java.util.Collections;
 import java.util.Deque;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -66,6 +68,7 @@ class LeadTest {
     /** How many calls of WaitForDecision fail. */
     private volatile int breaks;
 
+    private volatile Runnable beforeLastBreak = () -> {};
     private boolean isPending;
     private Server server;
     private Teamwire me;
@@ -125,6 +128,9 @@ class LeadTest {
             asked.add(Duration.ofSeconds(timeout.getSeconds(), timeout.getNanos()));
             if (breaks > 0) {
                 breaks--;
+                if (breaks == 0) {
+                    beforeLastBreak.run();
+                }
                 reply.onError(Status.UNAVAILABLE.withDescription("gone").asRuntimeException());
                 return;
             }
@@ -253,6 +259,18 @@ class LeadTest {
         me.waitDecision("req_1", Duration.ofSeconds(20));
         assertEquals(2, asked.size());
         assertTrue(asked.get(1).compareTo(asked.get(0)) < 0);
+    }
+
+    @Test
+    void an_outage_during_a_wait_counts_from_its_own_first_failure() {
+        breaks = 2;
+        beforeLastBreak = () -> new CompletableFuture<Void>()
+                .completeOnTimeout(null, 1_200, TimeUnit.MILLISECONDS)
+                .join();
+        decisions.add(RequestState.REQUEST_STATE_APPROVED);
+        me.calls.patience = 1;
+        var decided = me.waitDecision("req_1", Duration.ofSeconds(20));
+        assertEquals(RequestState.REQUEST_STATE_APPROVED, decided.getState());
     }
 
     @Test
