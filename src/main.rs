@@ -18,7 +18,11 @@ mod stable_path;
 mod static_names;
 mod trace;
 
-use std::{io::Write as _, process::ExitCode};
+use std::{
+    io::Write as _,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use clap::error::ErrorKind;
 use mimalloc::MiMalloc;
@@ -37,15 +41,19 @@ const IO_ERROR: i32 = 74;
 /// The exit code when the system starts no more threads (`EX_OSERR`).
 const SYSTEM_ERROR: i32 = 71;
 
+/// Whether the runtime has started.
+static RUNS: AtomicBool = AtomicBool::new(false);
+
 /// Exits with words for two failures that libraries report only by panicking: the system starts no thread, and
 /// `println!` cannot write. A closed pipe ends the process quietly: `teamwire history | head` is not an error.
-/// `outlives_its_output`: go on after a failed write.
+/// `outlives_its_output`: go on after a failed write, and once it runs, without another thread.
 fn exit_when_the_system_fails(outlives_its_output: bool) {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload_as_str().unwrap_or_default();
         let fails_to_print = message.starts_with("failed printing to std") && !outlives_its_output;
-        let (text, code) = match message.strip_prefix("OS can't spawn worker thread: ") {
+        let is_running = outlives_its_output && RUNS.load(Ordering::Relaxed);
+        let (text, code) = match message.strip_prefix("OS can't spawn worker thread: ").filter(|_| !is_running) {
             Some(why) => {
                 (format!("cannot start a thread: {why}. Raise the limit of processes (`ulimit -u`)"), SYSTEM_ERROR)
             }
@@ -83,6 +91,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let code = match runtime {
         Ok(runtime) => {
+            RUNS.store(true, Ordering::Relaxed);
             let code = runtime.block_on(async {
                 let traces = match trace::Traces::from_env() {
                     Ok(traces) => traces,

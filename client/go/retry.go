@@ -47,10 +47,11 @@ func (e *Error) mayBeDone(isSent bool) bool {
 	return isSent && e.isPassing()
 }
 
-// hasWaited returns whether an attempt that failed after this time had reached a coordinator, which then waited.
+// hasWaited returns whether an attempt that failed after this time had reached a coordinator, which waited until the
+// connection broke.
 func (e *Error) hasWaited(isSent bool, elapsed time.Duration) bool {
-	isReached := e.Reason != "" || isSent && e.isPassing()
-	return isReached && e.status.Code() != codes.DeadlineExceeded && elapsed >= waitedMin
+	isBroken := e.Reason == "" && isSent && e.isPassing()
+	return isBroken && e.status.Code() != codes.DeadlineExceeded && elapsed >= waitedMin
 }
 
 // isFinal returns whether another session of a subscription would fail likewise.

@@ -176,9 +176,13 @@ impl Shutdown {
             }
         };
         let status = async || Some(format!("{name} is stopping, and its process has not ended"));
-        let Ok(member) = wait_for(EXIT_PATIENCE, status, tokio::time::timeout(EXIT_PATIENCE, exited)).await else {
-            // Fails if the coordinator cannot say so.
-            caller.find_member(name).await?;
+        let waited = wait_for(EXIT_PATIENCE, status, tokio::time::timeout(EXIT_PATIENCE, exited)).await;
+        // The member may have exited while the coordinator was away. Fails if the coordinator still is.
+        let last_look = match &waited {
+            Ok(_) => None,
+            Err(_) => caller.find_member(name).await?.filter(|member| member.state() == MemberState::Exited),
+        };
+        let Some(member) = waited.ok().or(last_look.map(Ok)) else {
             return Err(Failure::with_code(
                 NOT_IN_TIME,
                 format!(

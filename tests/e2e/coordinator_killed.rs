@@ -107,7 +107,7 @@ fn a_wait_for_a_reply_ends_when_the_coordinator_stays_away(mut world: World) {
     let waiting = world.spawn(LEAD, &["send", "backend", "ping", "--wait-reply", "600", "--timeout", "2"], "");
     backend.await_text("ping");
     world.coordinator.kill();
-    let gave_up = waiting.output().exits(69).complains_of("giving up in ");
+    let gave_up = waiting.output().exits(69);
     assert!(!gave_up.stderr.contains("No reply"), "{}", gave_up.stderr);
     world.coordinator.restart();
 }

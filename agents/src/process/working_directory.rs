@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -37,8 +38,14 @@ pub(crate) fn check_directory(directory: &Path) -> Result<(), String> {
 fn original_of(worktree: &Path, registered: &Path) -> Option<PathBuf> {
     let link = fs::read_to_string(registered.join("gitdir")).ok()?;
     let known = fs::canonicalize(registered.join(link.trim_end())).ok()?;
-    let here = fs::canonicalize(worktree.join(".git")).ok()?;
-    (known != here).then(|| known.parent().map(Path::to_path_buf)).flatten()
+    let original = known.parent()?;
+    // Something else may be at its old place by now.
+    let its_link = fs::read_to_string(&known).ok()?;
+    let its_registered = fs::canonicalize(original.join(its_link.trim_end().strip_prefix("gitdir: ")?)).ok()?;
+    let is_registered = its_registered == fs::canonicalize(registered).ok()?;
+    // A mount shows the same directory at another place.
+    let id = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    (is_registered && id(original) != id(worktree)).then(|| original.to_path_buf())
 }
 
 #[cfg(test)]

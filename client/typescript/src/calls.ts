@@ -5,7 +5,7 @@ import { type Duration, durationFromMs, durationMs } from "@bufbuild/protobuf/wk
 import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { v4, v7 } from "uuid";
 import { Changes } from "./changes.js";
-import { conclude, hasReached, isRetried, mayHaveChanged, readError, TeamwireError } from "./error.js";
+import { conclude, isBroken, isRetried, mayHaveChanged, readError, TeamwireError } from "./error.js";
 import { SECRET, WAITS } from "./gen/policy.js";
 import type { Settings } from "./settings.js";
 
@@ -125,7 +125,7 @@ export class Calls {
         if (this.isClosed || call.signal.aborted) throw conclude(error, name, true);
         if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
         const now = performance.now();
-        if (waitMs(name, request) > 0 && !hasOneAttempt && hasReached(error) && now - tried >= WAITED_MS_MIN) {
+        if (waitMs(name, request) > 0 && !hasOneAttempt && isBroken(error) && now - tried >= WAITED_MS_MIN) {
           // Another outage begins.
           giveUp = now + patienceMs;
           delays.reset();

@@ -102,9 +102,9 @@ export function mayHaveChanged(error: TeamwireError, call: string): boolean {
   return !READ.has(call) && mayBeDone(error);
 }
 
-/** Returns whether an attempt that failed had reached a coordinator, and did not run out of time. */
-export function hasReached(error: TeamwireError): boolean {
-  return (error.reason !== undefined || mayBeDone(error)) && error.code !== Code.DeadlineExceeded;
+/** Returns whether an attempt failed because its connection broke, and did not run out of time. */
+export function isBroken(error: TeamwireError): boolean {
+  return error.reason === undefined && mayBeDone(error) && error.code !== Code.DeadlineExceeded;
 }
 
 function mayBeDone({ reason, isRetryable, cause, facts }: TeamwireError): boolean {

@@ -291,6 +291,17 @@ impl Account {
         explain(Class::RequestBytes, size, text, OTHERS_END)
     }
 
+    /// Refuses to look up a credential because those of other clients of the address are waiting.
+    pub(super) fn too_many_guesses(&self) -> Refusal {
+        self.shared.count(Class::Reads);
+        let (size, key) = (self.shared.shares.reads_per_credential_max, Class::Reads.key());
+        let text = format!(
+            "Too many clients of your address that have shown no valid credential are waiting: {size} are looked up at once \
+             ({key}). Try again."
+        );
+        explain(Class::Reads, size, text, OTHERS_END)
+    }
+
     /// Refuses a request because others use up these bytes that all share.
     pub(super) fn too_many_requests(&self, size: usize) -> Refusal {
         self.shared.count(Class::AllRequests);

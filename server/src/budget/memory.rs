@@ -120,10 +120,10 @@ impl Account {
         ReadPermit { _own: own, _all: self.part_of(&self.shared.reading, 1).await }
     }
 
-    /// Waits until a stranger's credential may be looked up.
-    pub async fn guess(&self) -> Guess {
-        let permit = acquire(&self.reading, 1).await;
-        Guess { _permit: permit, began: Instant::now() }
+    /// Waits until a stranger's credential may be looked up, or refuses that if too many others are waiting.
+    pub async fn guess(&self) -> Result<Guess, Refusal> {
+        let permit = timeout(PATIENCE, acquire(&self.reading, 1)).await.map_err(|_| self.too_many_guesses())?;
+        Ok(Guess { _permit: permit, began: Instant::now() })
     }
 
     /// Waits until there is memory for a request of this many bytes, or refuses it. A single larger one gets all there

@@ -94,7 +94,7 @@ impl Coordinator {
         preload: &[Key],
         rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<Done<T>, Refusal> {
-        self.decide_as(Whose::Coordinator, namespace, preload, rule).await
+        self.decide_as(None, namespace, preload, rule).await
     }
 
     /// Runs a rule of a caller until it is carried out or refused.
@@ -105,20 +105,23 @@ impl Coordinator {
         preload: &[Key],
         rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<Done<T>, Refusal> {
-        self.decide_as(Whose::of(who), namespace, preload, rule).await
+        self.decide_as(Some(Whose::of(who)), namespace, preload, rule).await
     }
 
+    /// `whose`: whose turns the call takes if its commits keep failing. `None`: it takes none.
     async fn decide_as<T>(
         &self,
-        whose: Whose,
+        whose: Option<Whose>,
         namespace: &Namespace,
         preload: &[Key],
         rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<Done<T>, Refusal> {
         // While a call of the caller lines up, others of it would only make the commits of others fail.
-        let turn = match self.contended.involve(namespace, &whose) {
-            true => Some(self.contended.take(namespace, &whose).await),
-            false => None,
+        let turn = match &whose {
+            Some(whose) if self.contended.involve(namespace, whose) => {
+                Some(self.contended.take(namespace, whose).await)
+            }
+            _ => None,
         };
         Decision::new(self, namespace, preload, whose, turn).run(rule).instrument(step!("decide")).await
     }
@@ -166,7 +169,7 @@ struct Decision<'c> {
     from_cache: bool,
     /// Records may still be taken from the cache.
     cache_allowed: bool,
-    whose: Whose,
+    whose: Option<Whose>,
     /// Its turn among the calls whose commits keep failing.
     turn: Option<Turn>,
 }
@@ -176,7 +179,7 @@ impl<'c> Decision<'c> {
         coordinator: &'c Coordinator,
         namespace: &'c Namespace,
         preload: &'c [Key],
-        whose: Whose,
+        whose: Option<Whose>,
         turn: Option<Turn>,
     ) -> Self {
         let mut snapshot = Snapshot::default();
@@ -242,11 +245,12 @@ impl<'c> Decision<'c> {
 
     /// Takes a turn if its commits keep failing. Returns whether it has waited.
     async fn line_up(&mut self, attempts: u32) -> bool {
-        let is_due = attempts + 1 >= ATTEMPTS_BEFORE_TURN && self.turn.is_none();
-        if is_due {
-            self.turn = Some(self.coordinator.contended.take(self.namespace, &self.whose).await);
-        }
-        is_due
+        let Some(whose) = self.whose.as_ref().filter(|_| attempts + 1 >= ATTEMPTS_BEFORE_TURN && self.turn.is_none())
+        else {
+            return false;
+        };
+        self.turn = Some(self.coordinator.contended.take(self.namespace, whose).await);
+        true
     }
 
     /// Adds records that the rule has missed, and with them those of the preload that are not there yet.

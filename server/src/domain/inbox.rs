@@ -116,17 +116,21 @@ fn stopped_by_force(member: &MemberRecord) -> Option<&str> {
 /// Returns how much more than its bound a full inbox takes of a message: what others have put there if its sender has
 /// less than its share, so that no one shuts anyone else out; or else what takes no room.
 ///
-/// The share is the bound divided by the number of senders that have messages in the inbox, but at least
-/// `SHARE_ENTRIES` and `SHARE_BYTES`. So an inbox holds at most about twice its bound.
+/// The share is the bound divided by the number of senders that have messages in the inbox, until the inbox holds half
+/// more than its bound; and at least `SHARE_ENTRIES` and `SHARE_BYTES`. So plans and answers still find room.
 pub fn allowance(entries: &[InboxEntry], new: &InboxEntry, team: Option<&TeamRecord>, limits: &Limits) -> Allowance {
     let own = sum(entries, |entry| entry.sender == new.sender);
     let mut senders: HashSet<&EntrySender> = entries.iter().map(|entry| &entry.sender).collect();
     senders.remove(&EntrySender::Coordinator);
     senders.insert(&new.sender);
-    let of = |bound: u64, least: u64| (bound / senders.len() as u64).max(least.min(bound / SHARES_MIN).max(1));
+    let all = sum(entries, |entry| entry.sender != EntrySender::Coordinator);
+    let of = |held: u64, bound: u64, least: u64| {
+        let fair = if held < bound + bound / 2 { bound / senders.len() as u64 } else { 0 };
+        fair.max(least.min(bound / SHARES_MIN).max(1))
+    };
     let share = Allowance {
-        entries: of(limits.inbox_entries_max, SHARE_ENTRIES),
-        weight: of(limits.inbox_bytes_max, SHARE_BYTES),
+        entries: of(all.entries, limits.inbox_entries_max, SHARE_ENTRIES),
+        weight: of(all.weight, limits.inbox_bytes_max, SHARE_BYTES),
     };
     let fits = own.entries == 0 || own.weight + u64::from(new.bytes) <= share.weight;
     if own.entries < share.entries && fits {
@@ -275,6 +279,11 @@ mod tests {
         assert_eq!(allowance(&with(entry("bob", 100), 500), &entry("bob", 100)), Allowance::default());
         assert_eq!(allowance(&with(entry("bob", 524_000), 1), &entry("bob", 1_000)), Allowance::default());
         assert_eq!(allowance(&flood, &entry("bob", 600_000)), all, "one message fits, however long");
+
+        let more: Vec<_> = (0..500).map(|_| entry("ann", 100)).collect();
+        let both = |own: usize| [flood.clone(), more.clone(), vec![entry("bob", 100); own]].concat();
+        assert!(allowance(&both(15), &entry("bob", 100)).entries > 0);
+        assert_eq!(allowance(&both(16), &entry("bob", 100)), Allowance::default(), "the rest is for plans and answers");
 
         let many: Vec<_> = (0..200).map(|of| entry(&format!("m{of}"), 100)).collect();
         let many = |own: usize| [flood.clone(), many.clone(), vec![entry("bob", 100); own]].concat();

@@ -136,13 +136,13 @@ impl GatedCall {
 
     /// Waits until the credential may be looked up: one after another on a connection, and a few at once for its address.
     /// `None` once a call over the connection has presented a valid credential.
-    pub async fn guess(&self) -> Option<(Guess, OwnedMutexGuard<()>)> {
-        let slot = self.gate.slot.as_ref().filter(|_| !self.gate.is_open())?;
+    pub async fn guess(&self) -> Result<Option<(Guess, OwnedMutexGuard<()>)>, Refusal> {
+        let Some(slot) = self.gate.slot.as_ref().filter(|_| !self.gate.is_open()) else { return Ok(None) };
         let turn = Arc::clone(&self.gate.guessing).lock_owned().await;
         if self.gate.is_open() {
-            return None;
+            return Ok(None);
         }
-        Some((slot.payer().guess().await, turn))
+        Ok(Some((slot.payer().guess().await?, turn)))
     }
 
     /// Returns the account that pays for a large request over the connection. `None` if no one does.

@@ -64,7 +64,7 @@ impl Services {
             owner.look_up()?;
         }
         if let Some(gated) = gated.filter(|_| known.is_none()) {
-            call.cost.guesses(gated.guess().await);
+            call.cost.guesses(gated.guess().await?);
         }
         let found = self.coordinator.look_up(&who).await;
         let is_current = found.as_ref().is_ok_and(|found| found.is_current);
@@ -80,12 +80,12 @@ impl Services {
         }
         let (account, generation) = self.account_of(&who, found);
         call.cost.is_of(&account);
+        call.cost.guessed_right();
         if let Some(gated) = gated {
             let only_exchanges = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
             gated.opens(&account, generation, only_exchanges)?;
             gated.known().put(who.hash, Arc::clone(&account), generation);
         }
-        call.cost.guessed_right();
         call.cost.pay(&account).await?;
         Ok((Admitted { who, account: Some(account), call }, request))
     }

@@ -133,9 +133,9 @@ def _may_be_done(error: Error) -> bool:
 
 
 def _has_waited(error: Error, seconds: float) -> bool:
-    """Returns whether an attempt that failed after this time had reached a coordinator, which then waited."""
-    is_reached = bool(error.reason) or _may_be_done(error)
-    return is_reached and error.code() != Code.DEADLINE_EXCEEDED and seconds >= _WAITED_MIN
+    """Returns whether an attempt that failed after this time had reached a coordinator, which waited until it broke."""
+    is_broken = not error.reason and _may_be_done(error)
+    return is_broken and error.code() != Code.DEADLINE_EXCEEDED and seconds >= _WAITED_MIN
 
 
 def _leaves_open(error: Error) -> bool:

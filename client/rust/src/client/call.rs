@@ -224,10 +224,10 @@ fn leaves_open(reason: Reason) -> bool {
     !reason.is_outcome_known() || reason.retry() == Retry::Automatic
 }
 
-/// Returns whether an attempt that failed after this time had reached a coordinator, which then waited.
+/// Returns whether an attempt that failed after this time had reached a coordinator, which waited until the connection
+/// broke.
 fn has_waited(failure: &Failure, status: &Status, elapsed: Duration) -> bool {
-    let is_reached = matches!(failure, Failure::Refused(_) | Failure::NotNow(_) | Failure::Broken);
-    is_reached && status.code() != Code::DeadlineExceeded && elapsed >= WAITED_MIN
+    matches!(failure, Failure::Broken) && status.code() != Code::DeadlineExceeded && elapsed >= WAITED_MIN
 }
 
 fn is_superseded(failure: &Failure) -> bool {

@@ -16,6 +16,7 @@ pub struct PresenceRecord {
     /// The summary it last gave.
     pub summary: String,
     /// When it first gave that summary, in milliseconds since 1970.
+    #[serde(default)]
     pub summary_ms: u64,
 }
 

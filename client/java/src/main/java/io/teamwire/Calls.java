@@ -141,7 +141,7 @@ final class Calls extends Channel {
                 var isOvertaken = failure.reason().equals("SESSION_SUPERSEDED")
                         && (session.isReopening || !session.id.equals(began.id));
                 var waited = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - tried);
-                if (own == null && wait > 0 && failure.hasReached() && waited >= WAITED_MIN_MS) {
+                if (own == null && wait > 0 && failure.isBroken() && waited >= WAITED_MIN_MS) {
                     // Another outage begins.
                     giveUp = Deadline.after(patience, TimeUnit.SECONDS);
                     attempts = 1;

@@ -151,9 +151,9 @@ public final class TeamwireException extends RuntimeException {
         return mayBeDone() && !Policy.isRead(method);
     }
 
-    /** Returns whether an attempt that failed had reached a coordinator, and did not run out of time. */
-    boolean hasReached() {
-        return (!reason.isEmpty() || mayBeDone()) && code != Code.DEADLINE_EXCEEDED;
+    /** Returns whether an attempt failed because its connection broke, and did not run out of time. */
+    boolean isBroken() {
+        return reason.isEmpty() && mayBeDone() && code != Code.DEADLINE_EXCEEDED;
     }
 
     private boolean mayBeDone() {
