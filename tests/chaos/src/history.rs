@@ -132,7 +132,7 @@ pub enum What {
     /// It was done.
     Acted { op: u64 },
     /// From now on the supervisor may keep these members from the coordinators for longer than a lease.
-    CutOff { who: Vec<String> },
+    CutOff { members: Vec<String> },
     /// Final state: an order. Times in microseconds since 1970.
     FinalOrder { request_id: String, who: String, state: String, expires_us: u64, decided_us: u64 },
     /// Final state: a name is still reserved.

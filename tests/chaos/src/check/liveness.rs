@@ -22,7 +22,7 @@ pub(super) fn progress(index: &Index<'_>) -> Vec<String> {
 
 pub(super) fn alive(index: &Index<'_>) -> Vec<String> {
     let cut_off = index.events.iter().filter_map(|event| match &event.what {
-        What::CutOff { who } => Some(who),
+        What::CutOff { members } => Some(members),
         _ => None,
     });
     let cut_off: BTreeSet<&String> = cut_off.flatten().collect();

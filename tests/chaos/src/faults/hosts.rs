@@ -196,8 +196,8 @@ pub(super) async fn await_order(cluster: &Cluster, random: &mut StdRng) -> io::R
 /// Records that a host and what it has started may be declared lost.
 fn note_cut_off(cluster: &mut Cluster) -> io::Result<()> {
     let names = hosts(cluster)?.programs.iter().map(|program| program.name.clone());
-    let who = names.chain(orders::all_names()).collect();
-    cluster.note(What::CutOff { who })
+    let members = names.chain(orders::all_names()).collect();
+    cluster.note(What::CutOff { members })
 }
 
 /// Starts another host under the name of a lost one, and waits until it has joined.
