@@ -9,6 +9,7 @@
 //! | module | what it does | depends on |
 //! |---|---|---|
 //! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | only modules below |
+//! | [`installed`] | which agent programs are on this machine | `adapters`, `process` |
 //! | `adapters` | drive a program, one module for each [`Mode`] | only modules below |
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | only modules below |
 //! | `line_protocol` | the lines that a program reads and writes | [`agent_text`], [`visible`] |
@@ -52,6 +53,7 @@ pub mod hooks;
 pub mod host;
 mod hurry;
 mod incarnation;
+pub mod installed;
 mod line_protocol;
 pub mod mcp;
 mod pending_replies;

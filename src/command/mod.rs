@@ -20,6 +20,7 @@ mod host;
 mod hosts;
 mod identity;
 mod inbox;
+mod init;
 mod invite;
 mod join;
 mod leave;
@@ -40,6 +41,7 @@ mod shared;
 mod shutdown;
 mod spawn;
 mod status;
+mod stop;
 mod task;
 mod team;
 mod up;
@@ -70,7 +72,7 @@ pub(crate) use shared::{complete, help::command};
     name = "teamwire",
     version,
     max_term_width = 100,
-    after_help = "\
+    after_long_help = "\
 Exit codes: 0 success; 1 the coordinator refused the call, something failed on this machine, or a check (such as `doctor`) \
 found a problem; 3 the member, the lead or the host rejected the request; 4 the request expired or was cancelled; 5 timed out; \
 6 the member that the command waited for was lost or has exited; 64 wrong usage; 69 coordinator unreachable; 71 the system starts no thread; 74 output cannot be written; 75 outcome unknown (`run`: also if the name is \
@@ -143,8 +145,11 @@ enum Command {
     Backup(backup::Backup),
     Restore(backup::Restore),
     Certs(certs::Certs),
+    Init(init::Init),
     Up(up::Up),
     Down(down::Down),
+    Stop(stop::Stop),
+    Restart(stop::Restart),
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
@@ -217,8 +222,11 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Backup(command) => (command.run(&context).await, command.output.json),
         Command::Restore(command) => (command.run().await, command.output.json),
         Command::Certs(command) => (command.run(), command.output.json),
+        Command::Init(command) => (command.run().await, command.output.json),
         Command::Up(command) => (command.run(&context).await, command.output.json),
         Command::Down(command) => (command.run(&context).await, command.output.json),
+        Command::Stop(command) => (command.run(&context).await, command.output.json),
+        Command::Restart(command) => (command.run(&context).await, command.output.json),
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,
         Command::Host(command) => return command.run(&context).await,

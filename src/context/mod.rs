@@ -49,11 +49,11 @@ pub(crate) struct ContextArgs {
     /// The coordinator's address, http[s]://HOST:PORT or unix:///PATH; comma-separated for several that share a store
     /// [env: TEAMWIRE_ADDRESS] [default: the identity's, or the socket in the state directory]
     // `endpoint` reads the environment instead of clap, because a join string outranks it and a flag outranks both.
-    #[arg(long, global = true, value_name = "URL", help_heading = "Context")]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Context", hide_short_help = true)]
     address: Option<String>,
     /// For https: the certificate of the only CA to trust, in PEM [env: TEAMWIRE_CA] [default: the identity's, or the
     /// system's CAs]
-    #[arg(long, global = true, value_name = "FILE", value_parser = parse_pem, help_heading = "Context")]
+    #[arg(long, global = true, value_name = "FILE", value_parser = parse_pem, help_heading = "Context", hide_short_help = true)]
     ca: Option<Pem>,
     /// For https: the client certificate to present, in PEM
     #[arg(
@@ -63,7 +63,7 @@ pub(crate) struct ContextArgs {
         value_name = "FILE",
         value_parser = parse_pem,
         hide_env_values = true,
-        help_heading = "Context"
+        help_heading = "Context", hide_short_help = true
     )]
     cert: Option<Pem>,
     /// The private key of the client certificate, in PEM
@@ -74,32 +74,74 @@ pub(crate) struct ContextArgs {
         value_name = "FILE",
         value_parser = parse_pem,
         hide_env_values = true,
-        help_heading = "Context"
+        help_heading = "Context", hide_short_help = true
     )]
     key: Option<Pem>,
     /// The credential to use instead of one from the context file
     ///
     /// Other users of this machine can see it in the process list: prefer --credential-file or the environment.
-    #[arg(long, env = "TEAMWIRE_CREDENTIAL", global = true, hide_env_values = true, help_heading = "Context")]
+    #[arg(
+        long,
+        env = "TEAMWIRE_CREDENTIAL",
+        global = true,
+        hide_env_values = true,
+        help_heading = "Context",
+        hide_short_help = true
+    )]
     credential: Option<String>,
     /// The file with the credential
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Context")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Context", hide_short_help = true)]
     credential_file: Option<PathBuf>,
     /// The team; needed by the operator, and to choose between identities with the same name
-    #[arg(long, env = "TEAMWIRE_TEAM", global = true, value_name = "TEAM", help_heading = "Context")]
+    #[arg(
+        long,
+        env = "TEAMWIRE_TEAM",
+        global = true,
+        value_name = "TEAM",
+        help_heading = "Context",
+        hide_short_help = true
+    )]
     team: Option<String>,
     /// The identity to use from the context file: NAME, NAME@TEAM, or `operator`
-    #[arg(long = "as", env = "TEAMWIRE_AS", global = true, value_name = "WHO", help_heading = "Context")]
+    #[arg(
+        long = "as",
+        env = "TEAMWIRE_AS",
+        global = true,
+        value_name = "WHO",
+        help_heading = "Context",
+        hide_short_help = true
+    )]
     who: Option<String>,
     /// The context file, which holds saved identities [default: ~/.config/teamwire/context.json]
-    #[arg(long, env = "TEAMWIRE_CONTEXT", global = true, value_name = "FILE", help_heading = "Context")]
+    #[arg(
+        long,
+        env = "TEAMWIRE_CONTEXT",
+        global = true,
+        value_name = "FILE",
+        help_heading = "Context",
+        hide_short_help = true
+    )]
     context: Option<PathBuf>,
     /// The state directory of this machine's coordinator [default: ~/.local/state/teamwire]
-    #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
+    #[arg(
+        long,
+        env = "TEAMWIRE_STATE_DIR",
+        global = true,
+        value_name = "DIR",
+        help_heading = "Context",
+        hide_short_help = true
+    )]
     state_dir: Option<PathBuf>,
     /// How long to retry a call before it fails, in seconds [default: 15; less than 1 if the address is on this machine
     /// and no coordinator is running there]
-    #[arg(long, env = "TEAMWIRE_TIMEOUT", global = true, value_name = "SECONDS", help_heading = "Context")]
+    #[arg(
+        long,
+        env = "TEAMWIRE_TIMEOUT",
+        global = true,
+        value_name = "SECONDS",
+        help_heading = "Context",
+        hide_short_help = true
+    )]
     timeout: Option<u64>,
     /// Do not say what a call waits for: the output is for programs.
     #[arg(skip)]

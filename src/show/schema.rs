@@ -91,6 +91,17 @@ const COMMANDS: &[(&str, Prints)] = &[
         ]),
     ),
     (
+        "init",
+        Object(&[
+            ("file", "string"),
+            ("team", "string"),
+            ("members", "array"),
+            ("programs", "array"),
+            ("worktree", "string?"),
+            ("next", "string"),
+        ]),
+    ),
+    (
         "invite",
         Object(&[("token", "string"), ("join_string", "string?"), ("address", "string"), ("expires_at", "string")]),
     ),
@@ -113,6 +124,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("plan submit --wait", Message("Request")),
     ("reject", Message("SendResponse")),
     ("requests", Message("Request")),
+    ("restart", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     (
         "restore",
         Object(&[
@@ -135,6 +147,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("spawn", Message("Request")),
     ("spawn --no-wait", Message("SpawnResponse")),
     ("status", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
+    ("stop", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     // One of the fields: what is new or has changed, or the key of what is gone.
     (
         "status --follow",

@@ -79,6 +79,7 @@ mod failures_under_load;
 mod hooks;
 mod hosts;
 mod identities;
+mod init;
 mod joins;
 mod kills;
 mod lives;

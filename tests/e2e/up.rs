@@ -168,6 +168,42 @@ fn from_nothing_a_team_answers_a_second_up_changes_nothing_and_down_leaves_nothi
 }
 
 #[test]
+fn a_stopped_coordinator_comes_back_with_its_team() {
+    let machine = FreshMachine::new();
+    machine.write(TEAM);
+    for command in ["stop", "restart"] {
+        machine.run(&[command]).exits(1).complains_of("`teamwire up` has started no coordinator here");
+    }
+    machine.run(&["up"]).succeeds();
+    let host = machine.host();
+    let address =
+        |printed: &str| printed.split(" at ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+    let ask = |question: &str| {
+        let answer = machine.run(&["send", "backend", question, "-s", "a question", "--wait-reply"]).succeeds();
+        assert!(answer.stdout.contains(&format!("You said: {question}")), "{}", answer.stdout);
+    };
+    ask("one");
+
+    assert_eq!(machine.lines(&["stop"]), ["coordinator done"]);
+    machine.run(&["status"]).exits(69).complains_of("no coordinator listens there");
+    assert_eq!(machine.lines(&["stop"]), ["coordinator kept"]);
+    let started = machine.run(&["restart"]).succeeds().stdout;
+    assert!(started.starts_with("Started the coordinator at "), "{started}");
+    ask("two");
+    let restarted = machine.run(&["restart"]).succeeds().stdout;
+    assert!(restarted.starts_with("Restarted the coordinator at "), "{restarted}");
+    assert_eq!(address(&restarted), address(&started));
+    ask("three");
+    let members = machine.run(&["status", "--json"]).succeeds().json();
+    let lives: Vec<_> = members["members"].as_array().unwrap().iter().map(|member| &member["incarnation"]).collect();
+    assert!(lives.iter().all(|life| **life == 1), "{members}");
+    assert_eq!(machine.host(), host);
+    let again = machine.lines(&["up"]);
+    assert!(again.iter().all(|line| line.ends_with(" kept")), "{again:?}");
+    machine.run(&["down"]).succeeds();
+}
+
+#[test]
 fn at_a_terminal_down_says_what_ends_and_ends_nothing_without_a_yes() {
     let machine = FreshMachine::new();
     machine.write(TEAM);

@@ -10,7 +10,7 @@
 //!
 //! The incarnation does everything else: the session, acknowledgements, heartbeats, answers and tasks.
 
-mod agent;
+pub(crate) mod agent;
 mod exec;
 mod stdin;
 

@@ -10,7 +10,22 @@ use crate::command::Cli;
 const EXAMPLES_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}\n\n\
                               Every command also takes the options of `teamwire`, such as --as, --team and --address: see \
                               `teamwire --help`.";
-const ARGUMENTS_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
+
+/// The commands by who needs them, the everyday ones first.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Every day",
+        &["init", "up", "down", "status", "send", "inbox", "requests", "approve", "reject", "task", "logs", "console"],
+    ),
+    ("To lead a team", &["team", "invite", "spawn", "shutdown", "hosts", "message", "history", "doctor"]),
+    ("To be a member, or to run one", &["run", "join", "leave", "setup", "plan", "permission", "notices", "host"]),
+    ("To choose who you are", &["whoami", "identities", "use"]),
+    (
+        "To run a coordinator",
+        &["serve", "stop", "restart", "health", "backup", "restore", "certs", "access", "operator", "audit"],
+    ),
+    ("For shells and agent programs", &["completions", "man", "mcp", "hook", "help"]),
+];
 
 /// Returns the command line with the help of every command as users see it.
 pub(crate) fn command() -> Command {
@@ -29,7 +44,28 @@ fn without_help(command: Command) -> Command {
 fn arranged(mut command: Command) -> Command {
     // Gives the subcommands the options of `teamwire` itself, so that they can be hidden there.
     command.build();
-    command.help_template(ARGUMENTS_FIRST).mut_subcommands(arrange)
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}\n\nSee `teamwire COMMAND --help` for a command, \
+         and `teamwire --help` for the options that every command takes.{{after-help}}",
+        groups(&command)
+    );
+    command.help_template(template).mut_subcommands(arrange)
+}
+
+/// Lists the commands in groups.
+fn groups(command: &Command) -> String {
+    let line = |name: &&str| {
+        let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+        // The rest is in the command's own help.
+        let brief = about
+            .as_deref()
+            .map(|about| about.split([':', ';', '(']).next().unwrap_or(about).trim_end())
+            .unwrap_or_default();
+        format!("  {name:<13}{brief}\n")
+    };
+    let group =
+        |(heading, names): &(&str, &[&str])| format!("{heading}:\n{}\n", names.iter().map(line).collect::<String>());
+    GROUPS.iter().map(group).collect()
 }
 
 fn arrange(command: Command) -> Command {
@@ -48,6 +84,20 @@ mod tests {
             let path = format!("{path} {}", child.get_name());
             check(child, &path);
             visit(child, &path, check);
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_and_fits_on_a_line() {
+        let command = command();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut all: Vec<&str> = shown.map(Command::get_name).collect();
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+        for line in groups(&command).lines() {
+            assert!(line.len() <= 110 && !line.ends_with(' '), "{line}");
         }
     }
 

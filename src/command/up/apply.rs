@@ -104,7 +104,8 @@ impl Run<'_> {
     async fn coordinator(&self) -> Result<(Caller, Option<v1::Team>), Failure> {
         let reached = match reach(self.context, &self.file.name).await? {
             Reached::Nothing { address } => {
-                let (address, started) = coordinator::start(self.context, self.records, address.as_ref()).await?;
+                let (address, started) =
+                    coordinator::start(self.context, self.records, address.as_ref().map(coordinator::listen)).await?;
                 let text = format!("Started a coordinator at {address} (its log: {}).", started.log.display());
                 self.report.line("coordinator", &address, Outcome::Done, &text);
                 reach(self.context, &self.file.name).await?

@@ -54,12 +54,12 @@ impl AwaitRecord {
 }
 
 /// A process of this program that `up` started in the background.
-pub(super) struct Background {
+pub(in crate::command) struct Background {
     /// What it is, such as "the coordinator".
     what: &'static str,
     child: Child,
     pub(super) process: Pid,
-    pub(super) log: PathBuf,
+    pub(in crate::command) log: PathBuf,
     /// The length of the log before the start.
     log_start: u64,
 }

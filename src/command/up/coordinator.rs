@@ -80,18 +80,18 @@ fn startable(context: &ContextArgs, error: &Error) -> Option<Option<TcpAddress>>
     }
 }
 
-/// Starts a coordinator in the background, and waits until it serves. Returns its address.
-pub(super) async fn start(
+/// Starts a coordinator in the background, and waits until it serves. Returns its address. `listen`: where it listens
+/// besides its socket; `None` means at a port of its choice.
+pub(in crate::command) async fn start(
     context: &ContextArgs,
     records: &Records,
-    address: Option<&TcpAddress>,
+    listen: Option<String>,
 ) -> Result<(String, Background), Failure> {
     if let Some(unfinished) = records.coordinator()?.filter(|record| record.address.is_empty()) {
         // An earlier `up` was killed while it waited for it. It may be about to take the socket.
         unfinished.process.end(STOP_GRACE).await;
     }
     let state_directory = context.state_dir()?;
-    let listen = address.map(listen);
     let mut arguments = vec![OsStr::new("serve"), OsStr::new("--state-dir"), state_directory.as_os_str()];
     if let Some(listen) = &listen {
         arguments.extend([OsStr::new("--listen"), OsStr::new(listen)]);
@@ -101,7 +101,7 @@ pub(super) async fn start(
     let _ = fs::remove_file(&address_file);
     let log = state_directory.join(LOG);
     let record = |process: &Pid, address: String| {
-        records.put_coordinator(&CoordinatorRecord { process: process.clone(), address })
+        records.put_coordinator(&CoordinatorRecord { process: process.clone(), address, listen: listen.clone() })
     };
     let start = Background::start("the coordinator", &arguments, &[], &state_directory, log, |process| {
         record(process, String::new())
@@ -119,7 +119,7 @@ pub(super) async fn start(
 }
 
 /// Returns where a coordinator should listen, so that clients reach it at an address.
-fn listen(address: &TcpAddress) -> String {
+pub(super) fn listen(address: &TcpAddress) -> String {
     let host = if address.host.ends_with("localhost") { "127.0.0.1" } else { &address.host };
     // With its port, even if that is the one which the scheme implies.
     TcpAddress { host: host.to_owned(), is_tls: address.port == 80, ..address.clone() }.authority()

@@ -23,7 +23,7 @@ pub(super) const LOCAL: &str = "local";
 /// A team, as its file describes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TeamFile {
+pub(in crate::command) struct TeamFile {
     pub(super) name: String,
     #[serde(default)]
     pub(super) description: String,

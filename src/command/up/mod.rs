@@ -13,7 +13,7 @@
 
 mod apply;
 pub(super) mod background;
-mod check;
+pub(super) mod check;
 pub(super) mod coordinator;
 mod dry_run;
 mod file;

@@ -31,6 +31,9 @@ pub(in crate::command) struct CoordinatorRecord {
     pub(in crate::command) process: Pid,
     /// Empty until it serves.
     pub(in crate::command) address: String,
+    /// Where it was asked to listen besides its socket.
+    #[serde(default)]
+    pub(in crate::command) listen: Option<String>,
 }
 
 /// What `up` has done for a team.
@@ -61,7 +64,7 @@ impl Records {
         refuse_shared(&self.directory)?;
         try_lock(&self.directory.join("lock"))?.ok_or_else(|| {
             let text =
-                "Another `teamwire up` or `teamwire down` is running on this machine. Wait until it has finished.";
+                "Another command that starts or ends a team is running on this machine. Wait until it has finished.";
             Failure::with_code(REFUSED, text)
         })
     }
@@ -73,8 +76,12 @@ impl Records {
 
     /// Returns the coordinator that `up` started, if it is still running.
     pub(in crate::command) fn coordinator(&self) -> Result<Option<CoordinatorRecord>, Failure> {
-        let record: Option<CoordinatorRecord> = read(&self.coordinator_path())?;
-        Ok(record.filter(|record| record.process.is_alive()))
+        Ok(self.last_coordinator()?.filter(|record| record.process.is_alive()))
+    }
+
+    /// Returns the coordinator that `up` started last, whether it is running or not.
+    pub(in crate::command) fn last_coordinator(&self) -> Result<Option<CoordinatorRecord>, Failure> {
+        read(&self.coordinator_path())
     }
 
     pub(in crate::command) fn put_coordinator(&self, record: &CoordinatorRecord) -> Result<(), Failure> {

@@ -29,6 +29,12 @@ impl FreshMachine {
         Self { home: tempfile::Builder::new().prefix("teamwire-up-").tempdir().unwrap(), environment }
     }
 
+    /// The same machine, on which everything also gets this environment variable.
+    pub(crate) fn and(mut self, name: &str, value: String) -> Self {
+        self.environment.push((name.to_owned(), value));
+        self
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.home.path()
     }

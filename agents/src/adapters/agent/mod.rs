@@ -21,7 +21,7 @@ mod reminders;
 mod start;
 mod state;
 mod tools;
-mod tried;
+pub(crate) mod tried;
 
 use std::{mem, pin::pin, time::Duration};
 

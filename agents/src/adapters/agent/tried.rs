@@ -4,6 +4,11 @@
 const TRIED: [(&str, &str); 4] =
     [("claude", "2.1.330"), ("codex", "0.169.0"), ("gemini", "0.61.0"), ("opencode", "1.18.33")];
 
+/// Returns the version of a program that was tried. `command`: what starts it.
+pub(crate) fn of(command: &str) -> Option<&'static str> {
+    TRIED.iter().find(|(program, _)| *program == command).map(|(_, version)| *version)
+}
+
 /// Returns a program's name and version and, if that is another one, which version was tried.
 pub(super) fn version(name: &str, version: &str) -> String {
     let version = version.trim_start_matches('v');

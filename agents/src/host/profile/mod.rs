@@ -21,6 +21,11 @@ const AGENTS: [(&str, &[&str]); 4] = [
     ("opencode", &["ANTHROPIC_*", "GEMINI_*", "GOOGLE_*", "OPENAI_*", "OPENCODE_*"]),
 ];
 
+/// Returns the variables that an agent program may read. Empty if the program is not known.
+pub fn variables_of(program: &str) -> &'static [&'static str] {
+    AGENTS.iter().find(|(known, _)| *known == program).map_or(&[], |(_, variables)| variables)
+}
+
 /// What may run on a host.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

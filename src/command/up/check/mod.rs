@@ -25,7 +25,7 @@ pub(super) fn load(path: &Path) -> Result<TeamFile, Failure> {
 }
 
 /// Reads and checks the text of a file. `directory`: where it is.
-pub(super) fn parse(name: &str, text: &str, directory: &Path) -> Result<TeamFile, Failure> {
+pub(in crate::command) fn parse(name: &str, text: &str, directory: &Path) -> Result<TeamFile, Failure> {
     let source = Source::new(name, text)?;
     let mut file = TeamFile::read(&source, directory)?;
     check(&mut file, &source)?;

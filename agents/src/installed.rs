@@ -1,0 +1,121 @@
+//! The agent programs on this machine: which are installed, in which versions, and whether they are signed in.
+
+use std::{env, path::Path, process::Stdio, time::Duration};
+
+use serde_json::Value;
+use tokio::{process::Command, time::timeout};
+
+use crate::{adapters::agent::tried, process::find_program};
+
+/// How long a program may take to answer a question about itself.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// The programs: the command, what people call it, the arguments that ask whether it is signed in, and how to sign in.
+const PROGRAMS: [(&str, &str, &[&str], &str); 4] = [
+    ("claude", "Claude Code", &["auth", "status"], "claude auth login"),
+    ("codex", "Codex", &["login", "status"], "codex login"),
+    ("gemini", "Gemini CLI", &[], "gemini"),
+    ("opencode", "opencode", &[], "opencode auth login"),
+];
+
+/// The variables with which Gemini CLI needs no sign-in.
+const GEMINI_KEYS: [&str; 3] = ["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"];
+
+/// An agent program that is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// The command that starts it.
+    pub command: &'static str,
+    /// What people call it.
+    pub title: &'static str,
+    /// Its version. `None` if it does not say.
+    pub version: Option<String>,
+    /// The version that teamwire is tested with.
+    pub tried: &'static str,
+    /// Whether it is signed in. `None` if that is unknown, or if it works without.
+    pub is_signed_in: Option<bool>,
+    /// The command that signs in.
+    pub sign_in: &'static str,
+}
+
+/// Finds the agent programs on the PATH, and asks them about themselves.
+pub async fn installed() -> Vec<Installed> {
+    let found = PROGRAMS.into_iter().filter_map(|(command, title, status, sign_in)| {
+        let file = find_program(command.as_ref(), None, None)?;
+        Some(tokio::spawn(async move {
+            let (version, is_signed_in) = tokio::join!(version(&file), is_signed_in(command, &file, status));
+            let tried = tried::of(command).unwrap_or_default();
+            Installed { command, title, version, tried, is_signed_in, sign_in }
+        }))
+    });
+    let mut programs = Vec::new();
+    for asked in found.collect::<Vec<_>>() {
+        programs.extend(asked.await);
+    }
+    programs
+}
+
+async fn version(file: &Path) -> Option<String> {
+    let (_, said) = ask(file, &["--version"]).await?;
+    version_in(&said)
+}
+
+/// Returns the first version number in a text.
+fn version_in(text: &str) -> Option<String> {
+    let numbers = text.split_whitespace().map(|word| word.trim_start_matches('v'));
+    let mut versions = numbers.filter(|word| {
+        let parts: Vec<&str> = word.split('.').collect();
+        parts.len() >= 3 && parts.iter().take(2).all(|part| part.parse::<u32>().is_ok())
+    });
+    versions.next().map(str::to_owned)
+}
+
+async fn is_signed_in(command: &str, file: &Path, status: &[&str]) -> Option<bool> {
+    match command {
+        "claude" => {
+            let (_, said) = ask(file, status).await?;
+            serde_json::from_str::<Value>(said.trim()).ok()?["loggedIn"].as_bool()
+        }
+        "codex" => {
+            let (is_success, said) = ask(file, status).await?;
+            // An older one may not know the question.
+            (is_success || said.contains("Not logged in")).then_some(is_success)
+        }
+        "gemini" => {
+            let has_key = GEMINI_KEYS.iter().any(|key| env::var_os(key).is_some_and(|value| !value.is_empty()));
+            let home = env::var_os("HOME")?;
+            Some(has_key || Path::new(&home).join(".gemini/oauth_creds.json").exists())
+        }
+        // It has models that need no sign-in.
+        _ => None,
+    }
+}
+
+/// Starts a program that ends by itself. Returns whether it succeeded, and what it printed. `None` if it did not end in
+/// time.
+async fn ask(file: &Path, arguments: &[&str]) -> Option<(bool, String)> {
+    let mut command = Command::new(file);
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout(ANSWER_MAX, command.output()).await.ok()?.ok()?;
+    let said = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_in_what_programs_print() {
+        for (printed, version) in [
+            ("2.1.330 (Claude Code)\n", Some("2.1.330")),
+            ("codex-cli 0.169.0\n", Some("0.169.0")),
+            ("v1.18.33", Some("1.18.33")),
+            ("0.62.0-preview.1", Some("0.62.0-preview.1")),
+            ("see example.com/a.b.c", None),
+            ("", None),
+        ] {
+            assert_eq!(version_in(printed).as_deref(), version, "{printed}");
+        }
+    }
+}
