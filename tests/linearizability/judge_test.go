@@ -79,6 +79,7 @@ func TestOnlyLegalHistoriesPass(t *testing.T) {
 		"a member acts while its name is ordered again":    {orders("a", "1", "2") + orders("b", "4", "6") + acts("7", "a", "3", "5"), 0},
 		"a name is reserved for an order that has started": {orders("a", "1", "2") + acts("7", "a", "3", "4") + reserved("a", "5", "6"), 1},
 		"a name is reserved for an earlier order":          {orders("a", "1", "2") + orders("b", "3", "4") + reserved("a", "5", "6"), 1},
+		"a name is reserved for an order that has expired": {orders("a", "1", "2") + reserved("", "3", "4") + orders("b", "5", "6"), 0},
 		"members are cut off":                              {`{"at_us":5,"member":"supervisor","process":1,"what":"cut_off","members":["a"]}` + "\n", 0},
 		"an order whose answer was lost is seen":           {reserved("a", "3", "4") + acts("7", "a", "5", "6"), 0},
 	} {

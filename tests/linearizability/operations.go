@@ -106,7 +106,10 @@ func collect(events []event) histories {
 			}
 			delete(calls, e.call())
 		case "reserved":
-			ofOrder(e.Who, e.RequestID, e.AskedUs, e, seeReserved{e.RequestID})
+			// From the expiry of an order until its name is free, the name is reserved for no order.
+			if e.RequestID != "" {
+				ofOrder(e.Who, e.RequestID, e.AskedUs, e, seeReserved{e.RequestID})
+			}
 		case "began":
 			orders[of] = e.RequestID
 		case "acted":
