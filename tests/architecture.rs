@@ -36,8 +36,9 @@ const SERVER_PARTS: [(&str, &[&str]); 12] = [
 ];
 
 /// The modules of the crate that runs agents, and what each may name besides itself.
-const AGENTS_PARTS: [(&str, &[&str]); 17] = [
+const AGENTS_PARTS: [(&str, &[&str]); 18] = [
     ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process"]),
+    ("installed", &["adapters", "process"]),
     (
         "adapters",
         &["agent_text", "config", "event", "exit", "incarnation", "line_protocol", "mcp", "process", "visible"],
