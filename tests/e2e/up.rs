@@ -185,7 +185,7 @@ fn a_stopped_coordinator_comes_back_with_its_team() {
     ask("one");
 
     assert_eq!(machine.lines(&["stop"]), ["coordinator done"]);
-    machine.run(&["status", "--timeout", "1"]).exits(69).complains_of("no coordinator listens there");
+    machine.run(&["status", "--timeout", "1"]).exits(69).complains_of("Nothing listens at");
     assert_eq!(machine.lines(&["stop"]), ["coordinator kept"]);
     let started = machine.run(&["restart"]).succeeds().stdout;
     assert!(started.starts_with("Started the coordinator at "), "{started}");
