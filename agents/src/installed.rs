@@ -38,6 +38,16 @@ pub struct Installed {
     pub sign_in: &'static str,
 }
 
+impl Installed {
+    /// Returns what people call it, its version and, if that is another one, which version was tried.
+    pub fn description(&self) -> String {
+        match &self.version {
+            Some(version) => tried::version(self.title, version),
+            None => self.title.to_owned(),
+        }
+    }
+}
+
 /// Finds the agent programs on the PATH, and asks them about themselves.
 pub async fn installed() -> Vec<Installed> {
     let found = PROGRAMS.into_iter().filter_map(|(command, title, status, sign_in)| {

@@ -43,7 +43,7 @@ const AGENTS: [(&str, &str); 2] = [
 ///
 /// The command prints what to do next. It changes nothing that exists.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n\n    teamwire init && teamwire up\n    teamwire init --yes --team acme")]
+#[command(after_help = "Examples:\n\n    teamwire init && teamwire up\n    teamwire init --yes --name acme")]
 pub(super) struct Init {
     /// The file to write
     #[arg(value_name = "FILE", default_value = FILE)]
@@ -61,7 +61,7 @@ pub(super) struct Init {
 /// An agent of the team, and what it runs.
 struct Agent {
     name: String,
-    prompt: String,
+    prompt: &'static str,
     program: Option<Installed>,
 }
 
@@ -112,7 +112,7 @@ impl Init {
             let program = chosen(&programs, at).cloned();
             let what = program.as_ref().map_or("the echo agent", |program| program.title);
             let name = if asks { ask(&format!("Name of an agent ({what})"), name)? } else { name.to_owned() };
-            agents.push(Agent { name, prompt: prompt.to_owned(), program });
+            agents.push(Agent { name, prompt, program });
         }
         let repository = repository(&directory);
         let text = text(&team, &agents, &repository);
@@ -170,17 +170,12 @@ impl Init {
 /// Says which programs are there.
 fn found(programs: &[Installed]) -> String {
     let describe = |program: &Installed| {
-        let version = match &program.version {
-            Some(version) if version == program.tried => format!(" {version}"),
-            Some(version) => format!(" {version} (tried: {})", program.tried),
-            None => String::new(),
-        };
         let signed_in = match program.is_signed_in {
             Some(true) => ", signed in",
             Some(false) => ", not signed in",
             None => "",
         };
-        format!("{}{}{signed_in}", program.title, show::plain(&version))
+        format!("{}{signed_in}", show::plain(&program.description()))
     };
     match programs {
         [] => "Found no agent program on your PATH.".to_owned(),
@@ -283,7 +278,7 @@ fn text(team: &str, agents: &[Agent], repository: &Repository) -> String {
             "\n[[members]]\nname = {}\nprofile = {}\nprompt = {}\n",
             quoted(&agent.name),
             quoted(profile(agent)),
-            quoted(&agent.prompt)
+            quoted(agent.prompt)
         );
     }
     let mut written = Vec::new();

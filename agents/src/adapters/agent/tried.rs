@@ -10,7 +10,7 @@ pub(crate) fn of(command: &str) -> Option<&'static str> {
 }
 
 /// Returns a program's name and version and, if that is another one, which version was tried.
-pub(super) fn version(name: &str, version: &str) -> String {
+pub(crate) fn version(name: &str, version: &str) -> String {
     let version = version.trim_start_matches('v');
     let small = name.to_ascii_lowercase();
     match TRIED.iter().find(|(program, _)| small.contains(program)) {
