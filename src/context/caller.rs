@@ -141,7 +141,9 @@ impl ContextArgs {
         let own = own.in_team(team);
         for identity in &own {
             let caller = self.caller(Who::Saved(identity))?;
-            if let Ok(reply) = caller.client.get_team(v1::GetTeamRequest::default()).await {
+            // Without retries: a command that can start a coordinator does not wait for one.
+            let client = caller.client.with_retry(Retry::none());
+            if let Ok(reply) = client.get_team(v1::GetTeamRequest::default()).await {
                 let lead = reply.team.unwrap_or_default().lead;
                 match own.iter().find(|identity| identity.is(&lead, Some(team))) {
                     Some(lead) => return self.caller(Who::Saved(lead)),
