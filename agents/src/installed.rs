@@ -1,6 +1,6 @@
 //! The agent programs on this machine: which are installed, in which versions, and whether they are signed in.
 
-use std::{env, path::Path, process::Stdio, time::Duration};
+use std::{env, ffi::OsStr, path::Path, process::Stdio, time::Duration};
 
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
@@ -63,6 +63,19 @@ pub async fn installed() -> Vec<Installed> {
         programs.extend(asked.await);
     }
     programs
+}
+
+/// Asks an agent program whether it is signed in, if this is one. Returns what a person should know if it is not: a
+/// sentence.
+pub async fn sign_in_warning(program: &OsStr) -> Option<String> {
+    let name = Path::new(program).file_name()?;
+    let (command, title, status, sign_in) = PROGRAMS.into_iter().find(|(command, ..)| name == *command)?;
+    let file = find_program(program, None, None)?;
+    let is_not = is_signed_in(command, &file, status).await == Some(false);
+    // Some of its configurations need no sign-in, such as a provider with its own key.
+    is_not.then(|| {
+        format!("{title} says that it is not signed in, so it may answer no message. To sign in, run `{sign_in}` in a terminal.")
+    })
 }
 
 async fn version(file: &Path) -> Option<String> {

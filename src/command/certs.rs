@@ -15,6 +15,12 @@ use crate::{
 /// The names and addresses of the machine itself, which every certificate includes.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
+/// How long certificates are valid by default.
+pub(super) const CERTIFICATE_DAYS: u32 = 365;
+
+/// How long a new certificate authority is valid by default.
+pub(super) const AUTHORITY_DAYS: u32 = 3_650;
+
 /// Issue TLS certificates for a coordinator on a private network
 ///
 /// The first run creates a certificate authority (ca.crt, ca.key); later runs reuse it. Every run issues a certificate
@@ -34,10 +40,10 @@ pub(super) struct Certs {
     #[arg(long = "client", value_name = "NAME", value_delimiter = ',')]
     clients: Vec<String>,
     /// How long the certificates are valid, in days
-    #[arg(long, default_value_t = 365, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    #[arg(long, default_value_t = CERTIFICATE_DAYS, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
     /// How long a new certificate authority is valid, in days
-    #[arg(long, default_value_t = 3_650, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(long, default_value_t = AUTHORITY_DAYS, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     ca_days: u32,
     #[command(flatten)]
     pub output: Output,
@@ -63,27 +69,33 @@ impl Certs {
         Ok(())
     }
 
-    /// Returns the distinct hosts of the coordinator's certificate. Names given by the user come first, because the
-    /// printed advice uses the first one.
+    /// Returns the hosts of the coordinator's certificate.
     fn hosts(&self) -> Result<Vec<String>, Failure> {
-        let mut hosts = self.hosts.clone();
-        if hosts.is_empty() {
-            hosts.extend(nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()));
-        }
-        hosts.extend(LOOPBACK.map(ToOwned::to_owned));
-        let mut distinct: Vec<String> = Vec::new();
-        for host in hosts {
-            if !is_host(&host) {
-                return Err(Failure::usage(format!(
-                    "\"{host}\" is not a host. Give a name such as coordinator.example or an IP address, without a port."
-                )));
-            }
-            if !distinct.iter().any(|known| known.eq_ignore_ascii_case(&host)) {
-                distinct.push(host);
-            }
-        }
-        Ok(distinct)
+        certificate_hosts(if self.hosts.is_empty() { machine_name().into_iter().collect() } else { self.hosts.clone() })
     }
+}
+
+/// Returns this machine's name, if it has one.
+pub(super) fn machine_name() -> Option<String> {
+    nix::unistd::gethostname().ok()?.into_string().ok()
+}
+
+/// Returns the distinct hosts of a coordinator's certificate: these, and the names of the machine itself. Those that the
+/// user gave come first, because the printed advice uses the first one.
+pub(super) fn certificate_hosts(mut hosts: Vec<String>) -> Result<Vec<String>, Failure> {
+    hosts.extend(LOOPBACK.map(ToOwned::to_owned));
+    let mut distinct: Vec<String> = Vec::new();
+    for host in hosts {
+        if !is_host(&host) {
+            return Err(Failure::usage(format!(
+                "\"{host}\" is not a host. Give a name such as coordinator.example or an IP address, without a port."
+            )));
+        }
+        if !distinct.iter().any(|known| known.eq_ignore_ascii_case(&host)) {
+            distinct.push(host);
+        }
+    }
+    Ok(distinct)
 }
 
 fn is_host(text: &str) -> bool {

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::{Output, stop_on_signal::stop_on_signal};
 use crate::{
-    context::{ContextArgs, Who},
+    context::{Caller, ContextArgs, Who},
     failure::Failure,
     show::{self, bold, dim, paint},
 };
@@ -24,6 +24,9 @@ pub(super) const FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/console.rs
 
 /// How long a code is valid.
 const CODE_TTL: Duration = Duration::from_secs(60);
+
+/// How long `up` waits until the browser that it has opened signs in.
+const OPEN_MAX: Duration = Duration::from_secs(10);
 
 /// How often to ask whether the person has signed in.
 const POLL: Duration = Duration::from_millis(500);
@@ -55,18 +58,7 @@ pub(super) struct ConsoleCommand {
 impl ConsoleCommand {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller(Who::Current)?;
-        let request = v1::CreateSignInCodeRequest { read_only: self.read_only, ..Default::default() };
-        let reply = caller.client.create_sign_in_code(request).await?;
-        if reply.console_address.is_empty() {
-            return Err(Failure::usage(
-                "The coordinator does not serve its console: by default, it does only if no other machine can reach it. Set \
-                 console.enabled = \"on\" in its configuration, and serve TLS.",
-            ));
-        }
-        let called = caller.address.split(',').next().unwrap_or(&caller.address);
-        // A browser cannot use a Unix socket.
-        let address = if called.starts_with("unix:") { &reply.console_address } else { called };
-        let address = format!("{}/", address.trim_end_matches('/'));
+        let (address, reply) = sign_in_code(&caller, self.read_only).await?;
         let page = if self.no_open { None } else { open(&address, &reply.code) };
         self.print(&Printed {
             address: &address,
@@ -108,6 +100,36 @@ impl ConsoleCommand {
         anstream::println!("{how}\n\n    {}\n\nand sign in within 60 s with the code\n", paint(bold(), address));
         anstream::println!("    {}\n", reply.code);
     }
+}
+
+/// Opens the console in a browser, signed in as the caller, and waits a moment until the browser has signed in. Returns
+/// false if no browser can be opened here.
+pub(super) async fn open_console(caller: &Caller) -> Result<bool, Failure> {
+    if !has_display() {
+        return Ok(false);
+    }
+    let (address, reply) = sign_in_code(caller, false).await?;
+    let Some(_page) = open(&address, &reply.code) else { return Ok(false) };
+    let stop = stop_on_signal("closing")?;
+    let _ = timeout(OPEN_MAX, has_signed_in(&caller.client, &reply.code, &stop)).await;
+    Ok(true)
+}
+
+/// Creates a code with which a browser signs in as the caller. Returns the console's address, too.
+async fn sign_in_code(caller: &Caller, read_only: bool) -> Result<(String, v1::CreateSignInCodeResponse), Failure> {
+    let request = v1::CreateSignInCodeRequest { read_only, ..Default::default() };
+    let reply = caller.client.create_sign_in_code(request).await?;
+    if reply.console_address.is_empty() {
+        return Err(Failure::usage(
+            "The coordinator does not serve its console: by default, it does only if no other machine can reach it. Set \
+             console.enabled = \"on\" in its configuration, and serve TLS.",
+        ));
+    }
+    let called = caller.address.split(',').next().unwrap_or(&caller.address);
+    // A browser cannot use a Unix socket.
+    let address = if called.starts_with("unix:") { &reply.console_address } else { called };
+    let address = format!("{}/", address.trim_end_matches('/'));
+    Ok((address, reply))
 }
 
 /// What the command prints.

@@ -29,6 +29,7 @@ mod man;
 mod mcp;
 mod message;
 mod notices;
+mod open;
 mod operator;
 mod permission;
 mod plan;
@@ -45,6 +46,7 @@ mod stop;
 mod task;
 mod team;
 mod up;
+mod update;
 mod watchdog;
 
 use std::{env, fs, io::IsTerminal as _, path::Path};
@@ -150,6 +152,7 @@ enum Command {
     Down(down::Down),
     Stop(stop::Stop),
     Restart(stop::Restart),
+    Open(open::Open),
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
@@ -189,6 +192,7 @@ enum Command {
     Use(identity::Use),
     Completions(completions::Completions),
     Man(man::Man),
+    Update(update::Update),
     Mcp(mcp::Mcp),
     Setup(setup::Setup),
     Hook(hook::Hook),
@@ -227,6 +231,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Down(command) => (command.run(&context).await, command.output.json),
         Command::Stop(command) => (command.run(&context).await, command.output.json),
         Command::Restart(command) => (command.run(&context).await, command.output.json),
+        Command::Open(command) => (command.run(&context).await, command.output.json),
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,
         Command::Host(command) => return command.run(&context).await,
@@ -259,6 +264,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Use(command) => (command.run(&context), false),
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
+        Command::Update(command) => (command.run(), command.output.json),
         Command::Mcp(command) => (command.run(&context).await, false),
         Command::Setup(command) => (command.run(&context), false),
         Command::Hook(command) => match command.run(&context).await {

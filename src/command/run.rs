@@ -5,7 +5,7 @@ use std::{env, ffi::OsString, fmt::Display, io::Write as _, path::PathBuf, sync:
 use clap::{Args, ValueEnum};
 use teamwire_agents::{
     AckPolicy, AgentOptions, AgentProtocol, Containment, Mode, OnShutdown, Permissions, Restart, Runner, RunnerConfig,
-    check_program,
+    check_program, installed::sign_in_warning,
 };
 use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
@@ -250,6 +250,13 @@ impl Run {
         let own = context.own_identity(&entry)?;
         if let Some(own) = &own {
             self.confirm_takeover(context, own)?;
+        }
+        let warning = match self.command.first().filter(|_| matches!(self.mode(), Mode::Agent(_))) {
+            Some(program) => sign_in_warning(program.as_ref()).await,
+            None => None,
+        };
+        if let Some(warning) = warning {
+            show::warn(&warning);
         }
         let exit = Runner::new(self.configure(context, name, entry)?).run().await;
         if !self.quiet {

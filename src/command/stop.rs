@@ -7,7 +7,7 @@ use super::{
     up::{
         background::STOP_GRACE,
         coordinator,
-        records::{CoordinatorRecord, Records},
+        records::{CoordinatorRecord, Listens, Records},
         report::{Outcome, Report},
     },
 };
@@ -29,11 +29,14 @@ pub(super) struct Stop {
 
 /// Restart the coordinator that `teamwire up` started
 ///
-/// For example after an upgrade of teamwire. Starts it if it has stopped. It listens where it did before. Members on this and other machines keep running, and
-/// reconnect by themselves.
+/// For example after an upgrade of teamwire. Starts it if it has stopped. It listens where it did before. Members on
+/// this and other machines keep running, and reconnect by themselves.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n\n    teamwire restart")]
+#[command(after_help = "Examples:\n\n    teamwire restart\n    teamwire restart --local      # undoes `teamwire open`")]
 pub(super) struct Restart {
+    /// Close the coordinator to other machines, which `teamwire open` has admitted
+    #[arg(long)]
+    local: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -61,9 +64,11 @@ impl Restart {
         let _lock = records.lock()?;
         let record = last(&records)?;
         let has_stopped = stop(&record).await;
-        let started = coordinator::start(context, &records, record.listen.clone()).await;
-        // A start that fails forgets the record, and the next one needs it.
-        let (address, started) = started.or_else(|failure| records.put_coordinator(&record).and(Err(failure)))?;
+        let listens = match self.local {
+            true => Listens { network: None, ..record.listens },
+            false => record.listens,
+        };
+        let (address, started) = coordinator::start(context, &records, &listens).await?;
         let verb = if has_stopped { "Restarted" } else { "Started" };
         let text = format!("{verb} the coordinator at {address} (its log: {}).", started.log.display());
         report.line("coordinator", &address, Outcome::Done, &text);
@@ -72,7 +77,7 @@ impl Restart {
 }
 
 /// Returns the coordinator that `up` started last.
-fn last(records: &Records) -> Result<CoordinatorRecord, Failure> {
+pub(super) fn last(records: &Records) -> Result<CoordinatorRecord, Failure> {
     records.last_coordinator()?.ok_or_else(|| {
         Failure::with_code(
             REFUSED,
@@ -83,7 +88,7 @@ fn last(records: &Records) -> Result<CoordinatorRecord, Failure> {
 }
 
 /// Ends a coordinator. Returns false if it has ended before.
-async fn stop(record: &CoordinatorRecord) -> bool {
+pub(super) async fn stop(record: &CoordinatorRecord) -> bool {
     let was_running = record.process.is_alive();
     if was_running {
         record.process.end(STOP_GRACE).await;

@@ -112,6 +112,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("logs --follow", Message("HistoryEntry")),
     ("message show", Object(&[("message", "SendMessage"), ("receipts", "Receipt*")])),
     ("notices", Message("Member")),
+    ("open", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     ("operator rotate", Object(&[("file", "string"), ("grace_seconds", "integer"), ("accepted", "boolean")])),
     ("permission approve", Message("SendResponse")),
     ("permission reject", Message("SendResponse")),
@@ -176,6 +177,10 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("team list", Message("Team")),
     ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
     ("up", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
+    (
+        "update",
+        Object(&[("version", "string"), ("path", "string"), ("installed_with", "string"), ("command", "string")]),
+    ),
     ("whoami", Object(&[("member", "string?"), ("team", "string?"), ("address", "string")])),
 ];
 

@@ -108,3 +108,24 @@ fn in_a_repository_each_agent_has_a_worktree() {
     let next = "commit 1 changed file, because agents begin with your last commit, and then start the team with `teamwire up dirty.toml`.";
     assert_eq!(written["next"], next);
 }
+
+#[test]
+fn a_known_program_needs_no_table_and_one_that_is_not_signed_in_is_named() {
+    let machine = machine(&[SIGNED_OUT_CODEX]);
+    let team = r#"
+        name = "acme"
+        members = [{ name = "backend", profile = "echo" }, { name = "tester", profile = "codex" }]
+        [hosts.local.profiles.echo]
+        command = ["teamwire", "echo-teammate"]
+    "#;
+    fs::write(machine.path().join("team.toml"), team).unwrap();
+    let warning = "Codex says that it is not signed in, so it may answer no message. To sign in, run `codex login` in a terminal.";
+    // This one ends at once.
+    let up = machine.run(&["up"]).exits(3).complains_of(warning).stdout;
+    for said in ["Starting backend (echo)…\n", "backend has started.\n", "Starting tester (codex)…\n"] {
+        assert!(up.contains(said), "{said}: {up}");
+    }
+    let run = machine.start(&["run", "other", "--restart", "never", "--", "codex"], "").output();
+    run.complains_of(warning);
+    machine.run(&["down", "--force"]).succeeds();
+}

@@ -90,6 +90,7 @@ mod member_crashes;
 mod messages;
 mod newcomer;
 mod notices;
+mod open;
 mod operations;
 mod overtaking;
 mod paste;

@@ -221,7 +221,8 @@ impl Serve {
         let listen = listener.local_addr()?;
         let tcp_address = format!("{scheme}://{}", local_address(listen));
         let address = match &socket_address {
-            Some(address) if tls.is_none() => address.to_string(),
+            // The members of a coordinator that `up` started use its socket, even after `open`.
+            Some(address) if tls.is_none() || self.await_record.is_given() => address.to_string(),
             _ => tcp_address.clone(),
         };
         publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes(), &format!("--address {address}"));

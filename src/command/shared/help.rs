@@ -22,9 +22,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("To choose who you are", &["whoami", "identities", "use"]),
     (
         "To run a coordinator",
-        &["serve", "stop", "restart", "health", "backup", "restore", "certs", "access", "operator", "audit"],
+        &["serve", "stop", "restart", "open", "health", "backup", "restore", "certs", "access", "operator", "audit"],
     ),
-    ("For shells and agent programs", &["completions", "man", "mcp", "hook", "help"]),
+    ("For shells and agent programs", &["completions", "man", "mcp", "hook", "update", "help"]),
 ];
 
 /// Returns the command line with the help of every command as users see it.

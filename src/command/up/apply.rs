@@ -1,8 +1,12 @@
 //! Carries out a plan, and reports the outcome of each step.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use futures::{StreamExt as _, future::join_all, stream::FuturesUnordered};
+use teamwire_agents::installed::sign_in_warning;
 use teamwire_client::{Error, v1};
 use teamwire_proto::{
     Reason,
@@ -13,14 +17,14 @@ use uuid::Uuid;
 use super::{
     coordinator::{self, Reached, reach},
     file::{LOCAL, Member, Task, TeamFile, is_same},
-    local_host::{self, offer_text},
+    local_host,
     plan::{Found, Plan, State, Step, TASK_KEY, plan},
-    records::{Records, TeamRecord},
+    records::{Listens, Records, TeamRecord},
     report::{Outcome, Report},
     state,
 };
 use crate::{
-    command::{shown, team},
+    command::{console, shown, team},
     context::{Caller, ContextArgs, Who},
     failure::{Failure, NOT_IN_TIME, REFUSED, REJECTED, UNANSWERED},
     show,
@@ -35,6 +39,8 @@ pub(super) struct Run<'r> {
     pub(super) file: &'r TeamFile,
     pub(super) records: &'r Records,
     pub(super) report: Report,
+    /// Whether to show the console to the person who created the team.
+    pub(super) opens_console: bool,
 }
 
 /// The outcome of the steps so far.
@@ -74,6 +80,7 @@ impl Run<'_> {
         }
         let plan = planned;
         show_unchanged(self.report, &plan);
+        self.warn_of_sign_in(&plan).await;
         let found = if let State::Team(found) = state { *found } else { Found::default() };
         let mut progress = Progress::default();
         let known = self.file.tasks.iter().filter_map(|task| Some((task.key().to_owned(), found.task(task.key())?.id)));
@@ -97,15 +104,25 @@ impl Run<'_> {
                 self.hand_over(&caller, member, &mut progress).await?;
             }
         }
-        self.finish(starts_host || !plan.steps.is_empty(), &progress)
+        self.finish(starts_host || !plan.steps.is_empty(), &progress)?;
+        if self.opens_console && plan.steps.contains(&Step::CreateTeam) {
+            // The team is up, whether or not a page shows it.
+            let opened = console::open_console(&caller).await;
+            if opened.is_ok_and(|opened| opened) {
+                self.report.text("\nThe console is open in your browser.");
+            }
+        }
+        Ok(())
     }
 
     /// Returns the caller at the coordinator, and the team if it exists. Starts a coordinator if none runs.
     async fn coordinator(&self) -> Result<(Caller, Option<v1::Team>), Failure> {
         let reached = match reach(self.context, &self.file.name).await? {
             Reached::Nothing { address } => {
-                let (address, started) =
-                    coordinator::start(self.context, self.records, address.as_ref().map(coordinator::listen)).await?;
+                // As before `stop`, or before the machine was restarted.
+                let last = self.records.last_coordinator()?.map(|last| last.listens).unwrap_or_default();
+                let listens = Listens { local: address.as_ref().map(coordinator::listen).or(last.local), ..last };
+                let (address, started) = coordinator::start(self.context, self.records, &listens).await?;
                 let text = format!("Started a coordinator at {address} (its log: {}).", started.log.display());
                 self.report.line("coordinator", &address, Outcome::Done, &text);
                 reach(self.context, &self.file.name).await?
@@ -117,6 +134,19 @@ impl Run<'_> {
             Reached::Nothing { .. } => {
                 Err(Failure::with_code(REFUSED, "The coordinator exited right after its start. See its log."))
             }
+        }
+    }
+
+    /// Warns about each agent program that is not signed in and is to be started on this machine.
+    async fn warn_of_sign_in(&self, plan: &Plan<'_>) {
+        let starts = plan.steps.iter().filter_map(|step| match step {
+            Step::Spawn(member) => self.file.local_program(member),
+            _ => None,
+        });
+        let programs: BTreeSet<&str> = starts.collect();
+        let asked = programs.into_iter().map(|program| sign_in_warning(program.as_ref()));
+        for warning in join_all(asked).await.into_iter().flatten() {
+            show::warn(&warning);
         }
     }
 
@@ -138,8 +168,8 @@ impl Run<'_> {
     }
 
     async fn start_host(&self, caller: &Caller) -> Result<(), Failure> {
-        let (offer, started) = local_host::start(self.context, caller, self.file, self.records).await?;
-        let text = format!("Started the local host: {} (its log: {}).", offer_text(&offer), started.log.display());
+        let started = local_host::start(self.context, caller, self.file, self.records).await?;
+        let text = format!("This machine can start agents now (its log: {}).", started.log.display());
         self.report.line("host", LOCAL, Outcome::Done, &text);
         Ok(())
     }
@@ -160,13 +190,13 @@ impl Run<'_> {
         match caller.client.spawn(request).await {
             Ok(reply) => {
                 let order = reply.request.ok_or_else(show::incomplete)?;
-                let text = format!("Ordered {} from {}.", member.name, order.approver);
+                let text = format!("Starting {} ({}){}…", member.name, member.profile, elsewhere(&order));
                 self.report.line("member", &member.name, Outcome::Done, &text);
                 progress.orders.push(order);
                 Ok(())
             }
             Err(error) => {
-                self.failed("member", &member.name, &format!("{} was not ordered", member.name), error, progress)
+                self.failed("member", &member.name, &format!("{} cannot start", member.name), error, progress)
             }
         }
     }
@@ -181,7 +211,7 @@ impl Run<'_> {
     ) -> Result<(), Failure> {
         let request = v1::GetRequestRequest { request_id: order.to_owned(), ..v1::GetRequestRequest::default() };
         let order = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
-        let text = format!("{name} was ordered from {} before.", order.approver);
+        let text = format!("{name} is starting already{}…", elsewhere(&order));
         self.report.line("member", name, Outcome::Kept, &text);
         progress.orders.push(order);
         Ok(())
@@ -230,10 +260,15 @@ impl Run<'_> {
             .collect();
         while let Some(decided) = decisions.next().await {
             let order = decided?;
-            let (name, text) = (&order.member, show::order_in_full(&order));
+            let name = &order.member;
             let code = match order.state() {
                 RequestState::Approved => {
-                    self.report.line("member", name, Outcome::Done, &format!("{name} has {text}."));
+                    self.report.line(
+                        "member",
+                        name,
+                        Outcome::Done,
+                        &format!("{name} has started{}.", elsewhere(&order)),
+                    );
                     shown::acknowledge_decision(caller, &order).await;
                     continue;
                 }
@@ -241,7 +276,8 @@ impl Run<'_> {
                 RequestState::Expired | RequestState::Cancelled => UNANSWERED,
                 RequestState::Pending | RequestState::Unspecified => NOT_IN_TIME,
             };
-            self.report.line("member", name, Outcome::Failed, &format!("{name} was {text}"));
+            let text = format!("{name} was {}", show::order_in_full(&order));
+            self.report.line("member", name, Outcome::Failed, &text);
             shown::acknowledge_decision(caller, &order).await;
             progress.failed.push((name.clone(), code));
         }
@@ -292,14 +328,12 @@ impl Run<'_> {
         }
         let to = file.members.first().map_or(file.lead_name(), |member| &member.name);
         self.report.text(&format!("\nTeam {} is up. Next:\n", show::paint(show::bold(), &file.name)));
-        for next in [
-            format!("teamwire send {to} \"How far are you?\" --wait-reply"),
-            "teamwire status".to_owned(),
-            "teamwire console           # the team in a browser".to_owned(),
-            "teamwire requests          # what members ask for".to_owned(),
-            "teamwire down".to_owned(),
+        for (next, what) in [
+            (format!("teamwire send {to} \"How far are you?\" --wait-reply"), ""),
+            ("teamwire console".to_owned(), "  # the team, and what agents ask for, in a browser"),
+            ("teamwire down".to_owned(), ""),
         ] {
-            self.report.text(&format!("    {next}"));
+            self.report.text(&format!("    {next}{}", show::paint(show::dim(), what)));
         }
         Ok(())
     }
@@ -309,11 +343,20 @@ impl Run<'_> {
 pub(super) fn show_unchanged(report: Report, plan: &Plan<'_>) {
     for kept in &plan.kept {
         let (what, name) = kept.split_once(' ').unwrap_or((kept, ""));
-        report.line(what, name, Outcome::Kept, &format!("There is {kept}."));
+        let text = match (what, name) {
+            ("host", LOCAL) => "This machine can start agents already.".to_owned(),
+            _ => format!("There is {kept}."),
+        };
+        report.line(what, name, Outcome::Kept, &text);
     }
     for difference in &plan.differences {
         report.line("difference", "", Outcome::Differs, difference);
     }
+}
+
+/// Says on which other machine an order starts its member. Empty if it is this one.
+fn elsewhere(order: &v1::Request) -> String {
+    if is_same(&order.approver, LOCAL) { String::new() } else { format!(" on {}", order.approver) }
 }
 
 /// Returns how long the coordinator allows for a start.

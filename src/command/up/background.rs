@@ -46,6 +46,11 @@ pub(in crate::command) struct AwaitRecord {
 }
 
 impl AwaitRecord {
+    /// Returns whether `up` has started this process.
+    pub(in crate::command) fn is_given(self) -> bool {
+        self.await_record
+    }
+
     /// Waits until `up` has recorded this process, if `up` has started it. Returns false if it will not.
     pub(in crate::command) fn is_recorded(self) -> bool {
         let mut line = String::new();

@@ -1,6 +1,9 @@
 //! The coordinator of a team: finds it, or starts one on this machine.
 
-use std::{ffi::OsStr, fs};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+};
 
 use teamwire_agents::Pid;
 use teamwire_client::{Error, Reason, Retry, v1};
@@ -8,7 +11,7 @@ use teamwire_proto::address::{Address, TcpAddress};
 
 use super::{
     background::{Background, STOP_GRACE},
-    records::{CoordinatorRecord, Records},
+    records::{CoordinatorRecord, Listens, Records},
 };
 use crate::{
     context::{ADDRESS_FILE, Caller, ContextArgs, OPERATOR_FILE, Who},
@@ -80,30 +83,34 @@ fn startable(context: &ContextArgs, error: &Error) -> Option<Option<TcpAddress>>
     }
 }
 
-/// Starts a coordinator in the background, and waits until it serves. Returns its address. `listen`: where it listens
-/// besides its socket; `None` means at a port of its choice.
+/// Starts a coordinator in the background, and waits until it serves. Returns its address. If it does not start, keeps
+/// the record of the one before.
 pub(in crate::command) async fn start(
     context: &ContextArgs,
     records: &Records,
-    listen: Option<String>,
+    listens: &Listens,
 ) -> Result<(String, Background), Failure> {
-    if let Some(unfinished) = records.coordinator()?.filter(|record| record.address.is_empty()) {
+    let last = records.last_coordinator()?;
+    if let Some(unfinished) = last.as_ref().filter(|record| record.address.is_empty() && record.process.is_alive()) {
         // An earlier `up` was killed while it waited for it. It may be about to take the socket.
         unfinished.process.end(STOP_GRACE).await;
     }
     let state_directory = context.state_dir()?;
-    let mut arguments = vec![OsStr::new("serve"), OsStr::new("--state-dir"), state_directory.as_os_str()];
-    if let Some(listen) = &listen {
-        arguments.extend([OsStr::new("--listen"), OsStr::new(listen)]);
-    }
+    let mut arguments: Vec<OsString> = ["serve", "--state-dir"].map(OsString::from).to_vec();
+    arguments.push(state_directory.clone().into());
+    arguments.extend(listens.arguments());
+    let arguments: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
+    // A coordinator that listens on the network serves no console unless it is asked to.
+    let variables: &[(&str, &str)] =
+        if listens.network.is_some() { &[("TEAMWIRE_CONSOLE_ENABLED", "on")] } else { &[] };
     // The coordinator writes it once it listens.
     let address_file = state_directory.join(ADDRESS_FILE);
     let _ = fs::remove_file(&address_file);
     let log = state_directory.join(LOG);
     let record = |process: &Pid, address: String| {
-        records.put_coordinator(&CoordinatorRecord { process: process.clone(), address, listen: listen.clone() })
+        records.put_coordinator(&CoordinatorRecord { process: process.clone(), address, listens: listens.clone() })
     };
-    let start = Background::start("the coordinator", &arguments, &[], &state_directory, log, |process| {
+    let start = Background::start("the coordinator", &arguments, variables, &state_directory, log, |process| {
         record(process, String::new())
     });
     let mut started = start.await?;
@@ -113,9 +120,36 @@ pub(in crate::command) async fn start(
         let is_serving = operator.client.with_retry(Retry::none()).is_serving("").await;
         is_serving.is_ok_and(|is_serving| is_serving).then_some(operator.address)
     });
-    let address = serving.await.inspect_err(|_| records.remove_coordinator())?;
+    let address = match (serving.await, last) {
+        (Ok(address), _) => address,
+        (Err(failure), Some(last)) => return records.put_coordinator(&last).and(Err(failure)),
+        (Err(failure), None) => {
+            records.remove_coordinator();
+            return Err(failure);
+        }
+    };
     record(&started.process, address.clone())?;
     Ok((address, started))
+}
+
+impl Listens {
+    /// Returns the arguments of `serve`.
+    fn arguments(&self) -> Vec<OsString> {
+        match (&self.network, &self.local) {
+            (Some(network), _) => vec![
+                "--listen".into(),
+                network.listen.to_string().into(),
+                "--advertise".into(),
+                network.addresses.join(",").into(),
+                "--tls-cert".into(),
+                network.certificate.clone().into(),
+                "--tls-key".into(),
+                network.key.clone().into(),
+            ],
+            (None, Some(local)) => vec!["--listen".into(), local.into()],
+            (None, None) => Vec::new(),
+        }
+    }
 }
 
 /// Returns where a coordinator should listen, so that clients reach it at an address.

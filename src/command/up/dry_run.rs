@@ -64,7 +64,7 @@ fn show_planned(report: Report, file: &TeamFile, step: &Step<'_>) {
             ("coordinator", "", "Would start a coordinator, and then create what its store lacks:".to_owned())
         }
         Step::CreateTeam => ("team", file.name.as_str(), format!("Would create team {}.", file.name)),
-        Step::StartHost => ("host", LOCAL, "Would start the local host.".to_owned()),
+        Step::StartHost => ("host", LOCAL, "Would prepare this machine to start agents.".to_owned()),
         Step::Spawn(member) => {
             let host = member.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
             let again = if member.reschedule { "; again on another host, if its host is lost" } else { "" };

@@ -10,7 +10,7 @@ use std::{
 use serde::Deserialize;
 use teamwire_agents::host::HostFile;
 use teamwire_proto::v1::RestartPolicy;
-use toml_edit::{Document, DocumentMut};
+use toml_edit::{Array, Document, DocumentMut, Item, Table, value};
 
 use crate::{config::line_of, failure::Failure};
 
@@ -106,8 +106,23 @@ impl TeamFile {
     pub(super) fn read(source: &Source<'_>, directory: &Path) -> Result<Self, Failure> {
         let mut file: Self = toml_edit::de::from_str(source.text).map_err(|error| source.unreadable(error))?;
         directory.clone_into(&mut file.directory);
-        file.local = file.hosts.local.is_some().then(|| source.table_at(&["hosts", LOCAL]));
+        if let Some(local) = &mut file.hosts.local {
+            let mut table = source.table_at(&["hosts", LOCAL]);
+            add_known_programs(local, &mut table, &file.members);
+            file.local = Some(table.to_string());
+        }
         Ok(file)
+    }
+
+    /// Returns the program that a member runs on this machine, if the file or its profile's name says so.
+    pub(super) fn local_program<'f>(&'f self, member: &'f Member) -> Option<&'f str> {
+        if member.host.as_ref().is_some_and(|host| !is_same(host, LOCAL)) {
+            return None;
+        }
+        match self.local_host() {
+            Some(local) => local.profile(&member.profile)?.command.first().map(String::as_str),
+            None => Some(&member.profile),
+        }
     }
 
     /// Returns the configuration of the local host. `None` if the file has none.
@@ -206,11 +221,28 @@ impl<'s> Source<'s> {
     }
 
     /// Returns a table as a TOML document.
-    fn table_at(&self, path: &[&str]) -> String {
+    fn table_at(&self, path: &[&str]) -> DocumentMut {
         let document = self.text.parse::<DocumentMut>().unwrap_or_default();
         let found = path.iter().try_fold(document.as_item(), |item, part| item.get(part));
-        let table = found.and_then(|item| item.clone().into_table().ok()).unwrap_or_default();
-        DocumentMut::from(table).to_string()
+        found.and_then(|item| item.clone().into_table().ok()).unwrap_or_default().into()
+    }
+}
+
+/// Adds profiles that members name, that a host's configuration leaves out, and that a host without a configuration would
+/// offer: those of the agent programs on the PATH. `table`: the same configuration as TOML.
+fn add_known_programs(local: &mut HostFile, table: &mut DocumentMut, members: &[Member]) {
+    let known = HostFile::of_programs_on_path();
+    for member in members {
+        let (None, Some(profile)) = (local.profile(&member.profile), known.profile(&member.profile)) else { continue };
+        let list = |texts: &[String]| value(texts.iter().collect::<Array>());
+        let mut written = Table::new();
+        written.insert("command", list(&profile.command));
+        written.insert("pass_env", list(&profile.pass_env));
+        let profiles = table.entry("profiles").or_insert_with(|| Item::Table(Table::new()));
+        if let Some(profiles) = profiles.as_table_like_mut() {
+            profiles.insert(&member.profile, Item::Table(written));
+            local.profiles.insert(member.profile.clone(), profile.clone());
+        }
     }
 }
 

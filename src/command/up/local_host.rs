@@ -13,20 +13,19 @@ use super::{
 use crate::{
     context::{Caller, ContextArgs, write_private},
     failure::Failure,
-    show,
 };
 
 /// How many slots the local host has at least, unless the file says how many.
 const SLOTS_MIN: usize = 16;
 
 /// Starts the local host in the background, and waits until it takes orders. By then it has reported the members that
-/// ended while it did not run. Returns what it offers, and its process.
+/// ended while it did not run. Returns its process.
 pub(super) async fn start(
     context: &ContextArgs,
     caller: &Caller,
     file: &TeamFile,
     records: &Records,
-) -> Result<(v1::HostOffer, Background), Failure> {
+) -> Result<Background, Failure> {
     let record = records.team(&file.name)?.unwrap_or_default();
     if let Some(unfinished) = record.host.as_ref().filter(|host| host.is_alive()) {
         // The coordinator does not know it, as when an earlier `up` was killed while it waited for it. Its members go on.
@@ -56,27 +55,28 @@ pub(super) async fn start(
     let invitation =
         v1::InviteRequest { member: LOCAL.to_owned(), host: true, uses_max: 1, ..v1::InviteRequest::default() };
     let invited = caller.client.invite(invitation).await?;
+    // Over the socket, if the caller uses it: the join string may contain an address for other machines.
+    let is_local = caller.address.starts_with("unix://");
+    let join = if is_local { &invited.join_token } else { &invited.join_string };
+    if is_local {
+        arguments.extend([OsStr::new("--address"), OsStr::new(&caller.address)]);
+    }
     // Other users cannot see a process's environment.
-    let variables = [(JOIN_VARIABLE, invited.join_string.as_str())];
+    let variables = [(JOIN_VARIABLE, join.as_str())];
     let log = directory.join("host.log");
     let start = Background::start("the local host", &arguments, &variables, &file.directory, log, |process| {
         records.put_team(&file.name, &TeamRecord { host: Some(process.clone()), ..record })
     });
     let mut started = start.await?;
-    let offer = started.ready(async |started: &Background| {
+    let ready = started.ready(async |started: &Background| {
         let hosts = caller.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await.ok()?.hosts;
         let host = hosts.into_iter().find(|host| is_same(&host.name, LOCAL))?;
         let offer = host.offer.filter(|_| host.connected)?;
         // The coordinator keeps the offer of an earlier process of the host. Only the host knows when it has replaced
         // it.
-        let ready = HostEvent::Ready { host: host.name, team: file.name.clone(), offer: offer.clone() };
-        started.has_written(&ready.to_string()).then_some(offer)
+        let ready = HostEvent::Ready { host: host.name, team: file.name.clone(), offer };
+        started.has_written(&ready.to_string()).then_some(())
     });
-    Ok((offer.await?, started))
-}
-
-/// Describes what a host offers.
-pub(super) fn offer_text(offer: &v1::HostOffer) -> String {
-    let profiles: Vec<&str> = offer.profiles.iter().map(|profile| profile.name.as_str()).collect();
-    format!("{}; profiles {}", show::count(offer.slots.into(), "slot"), profiles.join(", "))
+    ready.await?;
+    Ok(started)
 }

@@ -23,7 +23,7 @@ pub(super) mod records;
 pub(super) mod report;
 mod state;
 
-use std::path::PathBuf;
+use std::{io::IsTerminal as _, path::PathBuf};
 
 use clap::Args;
 
@@ -58,6 +58,9 @@ pub(super) struct Up {
     /// Show what the command would do, and do nothing. The exit code is 1 if there is a member that no host could start
     #[arg(long)]
     dry_run: bool,
+    /// Do not open the console in a browser after creating the team, which happens at a terminal if there is a display
+    #[arg(long)]
+    no_open: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -72,6 +75,7 @@ impl Up {
             return dry_run(context, &file, &records, report).await;
         }
         let _lock = records.lock()?;
-        Run { context, file: &file, records: &records, report }.run().await
+        let opens_console = !self.no_open && !self.output.json && std::io::stdout().is_terminal();
+        Run { context, file: &file, records: &records, report, opens_console }.run().await
     }
 }

@@ -5,6 +5,7 @@
 use std::{
     fs::{self, File},
     io,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -31,9 +32,26 @@ pub(in crate::command) struct CoordinatorRecord {
     pub(in crate::command) process: Pid,
     /// Empty until it serves.
     pub(in crate::command) address: String,
-    /// Where it was asked to listen besides its socket.
-    #[serde(default)]
-    pub(in crate::command) listen: Option<String>,
+    pub(in crate::command) listens: Listens,
+}
+
+/// Where a coordinator listens besides its socket.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::command) struct Listens {
+    /// The address for clients of this machine. `None` means a port of its choice.
+    pub(in crate::command) local: Option<String>,
+    /// How other machines reach it instead, with TLS.
+    pub(in crate::command) network: Option<Network>,
+}
+
+/// How other machines reach a coordinator.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::command) struct Network {
+    pub(in crate::command) listen: SocketAddr,
+    /// The URLs that join strings contain.
+    pub(in crate::command) addresses: Vec<String>,
+    pub(in crate::command) certificate: PathBuf,
+    pub(in crate::command) key: PathBuf,
 }
 
 /// What `up` has done for a team.

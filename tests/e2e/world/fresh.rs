@@ -10,13 +10,15 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Output, StartedCommand, TEAMWIRE, World, bare, bare_command, eventually, processes_with, signal};
+use super::{Machine, Output, StartedCommand, TEAMWIRE, World, bare, bare_command, eventually, processes_with, signal};
 
 /// A machine with nothing but the binary: an empty home, and what a test puts there. Dropping it kills what was started
 /// there.
 pub(crate) struct FreshMachine {
     home: TempDir,
     environment: Vec<(String, String)>,
+    /// Its place in a network. `None`: the network of the tests.
+    network: Option<Machine>,
 }
 
 impl FreshMachine {
@@ -26,7 +28,14 @@ impl FreshMachine {
 
     /// A machine on which everything gets more environment variables.
     pub(crate) fn with(environment: Vec<(String, String)>) -> Self {
-        Self { home: tempfile::Builder::new().prefix("teamwire-up-").tempdir().unwrap(), environment }
+        Self { home: tempfile::Builder::new().prefix("teamwire-up-").tempdir().unwrap(), environment, network: None }
+    }
+
+    /// A machine in a network.
+    pub(crate) fn at(machine: &Machine) -> Self {
+        let mut placed = Self::new();
+        placed.network = Some(machine.clone());
+        placed
     }
 
     /// The same machine, on which everything also gets this environment variable.
@@ -46,7 +55,15 @@ impl FreshMachine {
 
     /// Returns a teamwire command of the person at the machine, in the home directory.
     pub(crate) fn command(&self) -> Command {
-        self.prepared(bare_command())
+        self.prepared(match &self.network {
+            Some(machine) => bare(machine.command(TEAMWIRE)),
+            None => bare_command(),
+        })
+    }
+
+    /// Starts a command, and types a text.
+    pub(crate) fn start(&self, arguments: &[&str], typed: &str) -> StartedCommand {
+        World::start_command(self.command(), self.path().parent().unwrap(), "a person", arguments, typed)
     }
 
     fn prepared(&self, mut command: Command) -> Command {

@@ -188,6 +188,11 @@ impl HostFile {
         Self { profiles: profiles.collect(), ..Self::default() }
     }
 
+    /// Returns the profile of a name, whatever its letter case.
+    pub fn profile(&self, name: &str) -> Option<&Profile> {
+        bounds::profile(&self.profiles, name)
+    }
+
     /// Returns what a host with this file offers.
     pub fn offer(&self) -> v1::HostOffer {
         v1::HostOffer {
