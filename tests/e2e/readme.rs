@@ -9,8 +9,9 @@ const TESTED_ELSEWHERE: [&str; 5] = [
     "cargo xtask test",
     "alias teamwire=$PWD/target/debug/teamwire",
     "docker compose --file deploy/compose.yaml up --build",
-    "helm install teamwire deploy/helm/teamwire --namespace teamwire --create-namespace",
-    "teamwire serve --store redis://HOST:6379",
+    // `cargo xtask dist --verify`, from servers on this machine.
+    "curl -LsSf https://github.com/teamwire/teamwire/releases/latest/download/install.sh | sh",
+    "uv tool install teamwire",
 ];
 
 /// The clone that a reader works in.
@@ -135,53 +136,53 @@ fn the_steps_that_serve_prints_name_its_own_directories() {
 }
 
 #[test]
+fn the_agents_of_this_machine_start_as_printed() {
+    // Without the agent programs that a developer may have, whose turns cost money.
+    let machine = FreshMachine::new().and("PATH", "/usr/bin:/bin".to_owned());
+    for command in block_with("teamwire init") {
+        let output = machine.type_in(machine.path(), &command).output().succeeds().stdout;
+        assert!(output.contains("is up. Next:"), "{output}");
+    }
+    machine.run(&["down"]).succeeds();
+}
+
+#[test]
 fn a_second_machine_joins_as_printed() {
     let world = World::embedded();
+    let machine = FreshMachine::new();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let here = |command: &str| {
-        command
-            .replace("0.0.0.0:7420", &format!("127.0.0.1:{port}"))
-            .replace("HOST:7420", &format!("localhost:{port}"))
-            .replace("--host HOST", "--host localhost")
-    };
-    let mut serving = None;
+    machine.type_in(Path::new(CLONE), "teamwire up examples/team.toml").output().succeeds();
+    machine.run(&["shutdown", "backend", "--wait"]).succeeds();
     let mut join_string = String::new();
-    for command in block_with("teamwire certs") {
-        let running = type_in(&world, "host", &here(&command));
-        if command.starts_with("teamwire serve ") {
-            let address = world.home("host").join("state/address");
-            eventually("the coordinator serves", || address.exists().then_some(()));
-            serving = Some(running);
-            world.cli("host", &["team", "create", "acme", "--ca", "certs/ca.crt"]).succeeds();
-        } else {
-            join_string = running.output().succeeds().stdout.trim().to_owned();
-        }
+    for command in block_with("teamwire open") {
+        let here = format!("teamwire open --host localhost --listen 0.0.0.0:{port}");
+        let output = machine.type_in(machine.path(), &command.replace("teamwire open", &here)).output().succeeds();
+        join_string = output.stdout.trim().to_owned();
     }
-    assert!(serving.is_some(), "README.md says how to serve");
 
     for command in block_with("JOIN_STRING") {
         let program = format!("python3 {}/examples/echo.py", env!("CARGO_MANIFEST_DIR"));
         let typed = command.replace("JOIN_STRING", &join_string).replace("COMMAND", &program);
         let running = type_in(&world, "elsewhere", &typed);
         if command.contains("teamwire run ") {
-            let has_joined = || world.cli("host", &["status"]).succeeds().stdout.contains("backend").then_some(());
-            eventually("the teammate has joined", has_joined);
+            eventually("the teammate has joined", || (machine.member("backend")["connected"] == true).then_some(()));
             let send = ["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"];
-            let reply = world.cli("host", &send).succeeds();
+            let reply = machine.run(&send).succeeds();
             assert!(reply.stdout.contains("You said: Are you there?"), "{}", reply.stdout);
-            world.cli("host", &["shutdown", "backend", "--wait"]).succeeds();
+            machine.run(&["shutdown", "backend", "--wait"]).succeeds();
             running.output().succeeds();
-            join_string = world.cli("host", &["invite", "ann"]).succeeds().stdout.trim().to_owned();
+            join_string = machine.run(&["invite", "ann"]).succeeds().stdout.trim().to_owned();
         } else {
             running.output().succeeds();
         }
     }
+    machine.run(&["down", "--force"]).succeeds();
 }
 
 #[test]
 fn no_command_in_the_readme_is_untested() {
     // `tests/agents/readme.rs` runs the block about agent programs.
-    let markers = ["cargo run", "teamwire down", "-- claude", "teamwire certs", "JOIN_STRING"];
+    let markers = ["cargo run", "teamwire down", "-- claude", "teamwire init", "teamwire open", "JOIN_STRING"];
     let tested = markers.map(block_with).concat();
     for command in blocks("README.md").concat() {
         assert!(
