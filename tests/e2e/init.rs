@@ -129,3 +129,20 @@ fn a_known_program_needs_no_table_and_one_that_is_not_signed_in_is_named() {
     run.complains_of(warning);
     machine.run(&["down", "--force"]).succeeds();
 }
+
+#[test]
+fn an_unusual_machine_needs_no_other_steps() {
+    // The home directory of every such machine has a space in its name.
+    let machine = machine(&[]).and("LC_ALL", "C".to_owned());
+    let temporary = machine.path().join("t".repeat(150));
+    fs::create_dir(&temporary).unwrap();
+    let machine = machine.and("TMPDIR", temporary.display().to_string());
+    let repository = machine.path().join("my repository");
+    fs::create_dir(&repository).unwrap();
+    git(&repository, &["init", "--quiet"]);
+    git(&repository, &["commit", "--quiet", "--allow-empty", "--message", "first"]);
+    let typed = "umask 002; teamwire init --yes --name acme && teamwire up && teamwire send backend hi --wait-reply && teamwire down";
+    let output = machine.type_in(&repository, typed).output().succeeds().stdout;
+    assert!(output.contains("You said: hi") && output.contains("Ended the coordinator."), "{output}");
+    machine.assert_nothing_is_left();
+}

@@ -28,7 +28,7 @@ impl FreshMachine {
 
     /// A machine on which everything gets more environment variables.
     pub(crate) fn with(environment: Vec<(String, String)>) -> Self {
-        Self { home: tempfile::Builder::new().prefix("teamwire-up-").tempdir().unwrap(), environment, network: None }
+        Self { home: tempfile::Builder::new().prefix("teamwire up-").tempdir().unwrap(), environment, network: None }
     }
 
     /// A machine in a network.
