@@ -122,6 +122,13 @@ impl Init {
         let created = OpenOptions::new().write(true).create_new(true).open(&self.file);
         let mut file = created.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => there(),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Failure::with_code(
+                REFUSED,
+                format!(
+                    "You may not write {}. Write the file elsewhere, such as `teamwire init ~/team.toml`: the agents then work there.",
+                    self.file.display()
+                ),
+            ),
             _ => Failure::local(&format!("Cannot write {}", self.file.display()), error),
         })?;
         file.write_all(text.as_bytes())?;
