@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The version of Helm.
-const HELM: &str = "v3.22.0";
+pub(crate) const HELM: &str = "v3.22.0";
 
 /// Names the teamwire that reads and runs what was rendered. If it is not set, cargo builds one.
 pub(crate) const TEAMWIRE: &str = "TEAMWIRE_TEST_BINARY";

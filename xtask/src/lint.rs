@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use crate::{
     buf, build,
-    install::venv,
+    install::{go, venv},
     prose,
     step::{Failure, Step},
 };
+
+/// The version of actionlint.
+const ACTIONLINT: &str = "v1.7.12";
 
 /// Checks everything, the quickest first.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -24,10 +27,11 @@ pub(crate) fn format() -> Result<(), Failure> {
     Step::cargo(&[&of_all[..], &["--manifest-path", "bench/Cargo.toml"]].concat()).advice(advice).run()
 }
 
-/// Checks what needs no compiler: the protocol's files, the dependencies and the prose.
+/// Checks what needs no compiler: the protocol's files, the dependencies, the workflows and the prose.
 pub(crate) fn files() -> Result<(), Failure> {
     buf::lint()?;
     dependencies()?;
+    workflows()?;
     prose()
 }
 
@@ -52,6 +56,24 @@ fn dependencies() -> Result<(), Failure> {
     Step::new(deny, &["--locked", "--workspace", "check", "licenses", "bans", "sources"])
         .advice("replace the dependency, or allow it in deny.toml and say why")
         .run()
+}
+
+/// Checks all dependencies for known vulnerabilities and yanked versions. Needs the RustSec database from GitHub.
+pub(crate) fn advisories() -> Result<(), Failure> {
+    Step::new(tool("cargo-deny")?, &["--locked", "--workspace", "check", "advisories"])
+        .advice("update the dependency (`cargo update --package NAME`)")
+        .run()
+}
+
+/// Checks the workflows in .github: that GitHub can read them (actionlint), and that they give away nothing (zizmor).
+/// Runs zizmor's checks that need no network; .github/workflows/zizmor.yml runs all.
+fn workflows() -> Result<(), Failure> {
+    // Without shellcheck and pyflakes, which would check more where they happen to be installed.
+    Step::new(go("github.com/rhysd/actionlint/cmd/actionlint", ACTIONLINT)?, &["-shellcheck=", "-pyflakes="])
+        .advice("fix what it names in .github/workflows")
+        .run()?;
+    let audit = ["--offline", "--persona=pedantic", "--strict-collection", "--no-progress", "--quiet", ".github"];
+    Step::new(tool("zizmor")?, &audit).advice("fix what it names in .github; each finding links to its remedy").run()
 }
 
 /// Returns the path of a tool that `xtask/lint/requirements.txt` pins. They are native programs that PyPI distributes.

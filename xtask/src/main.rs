@@ -30,8 +30,10 @@ mod nightly;
 mod parts;
 mod prose;
 mod redis;
+mod ship;
 mod step;
 mod test;
+mod tools;
 
 use std::{env, process::ExitCode};
 
@@ -60,6 +62,8 @@ fn main() -> ExitCode {
         ["simulate", ref options @ ..] => faults::simulate(options),
         ["fuzz", ref options @ ..] => fuzz::run(options),
         ["dist", ref options @ ..] => dist::make(options),
+        ["ship", ref arguments @ ..] => ship::run(arguments),
+        ["tools"] => tools::install(),
         ["containers"] => containers::test(),
         ["kubernetes"] => kubernetes::test(),
         [] | ["help" | "--help" | "-h"] => {

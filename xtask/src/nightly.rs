@@ -1,7 +1,7 @@
 //! What is too slow for every change.
 
 use crate::{
-    agents, bench, containers, dist, faults, fuzz, kubernetes,
+    agents, bench, containers, dist, faults, fuzz, kubernetes, lint,
     parts::Parts,
     step::{Failure, beside},
     test,
@@ -11,7 +11,7 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
@@ -24,6 +24,7 @@ const PARTS: [Part; 12] = [
     ("kubernetes", kubernetes::test),
     ("containers", containers::test),
     ("packages", dist::check),
+    ("advisories", lint::advisories),
 ];
 
 /// Runs the parts with these names, or all. A part that fails does not keep the next ones from running.

@@ -71,6 +71,12 @@ impl Step {
         self
     }
 
+    /// Removes an environment variable.
+    pub(crate) fn without(mut self, variable: &str) -> Self {
+        self.command.env_remove(variable);
+        self
+    }
+
     /// Sets what to do if it fails, as the user reads it.
     pub(crate) fn advice(self, advice: &'static str) -> Self {
         Self { advice, ..self }

