@@ -31,6 +31,7 @@ mod parts;
 mod prose;
 mod redis;
 mod ship;
+mod site;
 mod step;
 mod test;
 mod tools;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         ["fuzz", ref options @ ..] => fuzz::run(options),
         ["dist", ref options @ ..] => dist::make(options),
         ["ship", ref arguments @ ..] => ship::run(arguments),
+        ["site"] => site::build(),
         ["tools"] => tools::install(),
         ["containers"] => containers::test(),
         ["kubernetes"] => kubernetes::test(),

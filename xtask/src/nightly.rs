@@ -3,6 +3,7 @@
 use crate::{
     agents, bench, containers, dist, faults, fuzz, kubernetes, lint,
     parts::Parts,
+    site,
     step::{Failure, beside},
     test,
 };
@@ -11,7 +12,7 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
@@ -24,6 +25,7 @@ const PARTS: [Part; 13] = [
     ("kubernetes", kubernetes::test),
     ("containers", containers::test),
     ("packages", dist::check),
+    ("site", site::build),
     ("advisories", lint::advisories),
 ];
 

@@ -117,8 +117,8 @@ impl Release {
         format!("v{}", self.version)
     }
 
-    /// Writes the changelog's section about this version, and returns the file. A dry run takes *Unreleased* if there is no
-    /// such section yet.
+    /// Writes the changelog's section about this version, and returns the file. A dry run takes *Unreleased* if there is
+    /// no such section yet.
     fn notes(&self) -> Result<String, Failure> {
         let page = root().join("CHANGELOG.md");
         let text = fs::read_to_string(&page).map_err(|error| Failure::io(&page, &error))?;
@@ -165,7 +165,7 @@ fn release(release: &Release) -> Result<(), Failure> {
     release.step("gh", &["release", "edit", &release.tag(), "--draft=false"])
 }
 
-/// Publishes the npm packages. The parts come before the package that needs them, which is the last name in reverse order.
+/// Publishes the npm packages. The parts come before the package that needs them, whose name is the last in reverse order.
 fn npm(release: &Release) -> Result<(), Failure> {
     for file in release.files("npm packages", |name| name.ends_with(".tgz"))?.iter().rev() {
         // `npm publish` takes a path without `./` for the name of a repository.

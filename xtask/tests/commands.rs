@@ -411,6 +411,17 @@ fn every_command_in_a_workflow_exists_and_the_nightly_one_runs_every_part() {
     }
 }
 
+#[test]
+fn the_site_is_built_by_a_tested_script_and_a_failure_says_what_to_do() {
+    let machine = Machine::new("site").with_python().with_file("xtask/site/requirements.txt", "");
+    assert!(machine.xtask(&["site"], &[]).status.success());
+    let calls = machine.calls();
+    assert_eq!(calls[calls.len() - 2..], ["python -B xtask/site/build_test.py", "python -B xtask/site/build.py"]);
+    let machine = machine.with_file("target/tools/site/bin/python.does", "exit 1");
+    let output = machine.xtask(&["nightly", "site"], &[]);
+    assert!(!output.status.success() && stderr(&output).contains("FAILED  site"), "{output:?}");
+}
+
 /// A release with one file for each place, in the repository of a machine with all that publishes.
 fn releasing(name: &str) -> Machine {
     let machine = Machine::new(name)
