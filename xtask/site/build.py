@@ -4,6 +4,7 @@ The pages are written for GitHub. This gives each heading the anchor that GitHub
 the site to the file in the repository.
 """
 
+import html
 import html.parser
 import json
 import pathlib
@@ -168,7 +169,11 @@ def convert(file, files, reference, problems):
     kept = []
 
     def keep(found):
-        kept.append(found.group())
+        code = found.group()
+        # In a cell of a table, GitHub reads `\|` as one character.
+        if "\\|" in code and "\n" not in code:
+            code = "<code>" + html.escape(code.strip("`")).replace("\\|", "&#124;") + "</code>"
+        kept.append(code)
         return f"\0{len(kept) - 1}\0"
 
     def restore(text):
@@ -217,7 +222,7 @@ def slug(heading, seen):
 
 def indent(text):
     """Writes lists as Python-Markdown reads them: after an empty line, and with four spaces for each level."""
-    lines, in_list, fence, before = [], False, None, ""
+    lines, in_list, in_paragraph, fence, before, indentation = [], False, False, None, "", 0
     for line in text.split("\n"):
         spaces = len(line) - len(line.lstrip(" "))
         if fence is not None:
@@ -227,15 +232,19 @@ def indent(text):
             extra = 4 * (spaces // 2) - spaces if in_list else 0
             line, fence = " " * extra + line, (found.group(1), extra)
         elif re.match(r"([-*]|\d+\.) ", line):
-            if before and not in_list:
+            if before and (in_paragraph or not in_list):
                 lines.append("")
-            in_list = True
+            in_list, in_paragraph = True, False
         elif in_list and spaces >= 2:
+            in_paragraph = in_paragraph or not before
+            begins = re.match(r" *([-*]|\d+\.) ", line) and not re.match(r" *([-*]|\d+\.) ", before)
+            if begins and before and indentation == spaces:
+                lines.append("")
             line = " " * (4 * (spaces // 2)) + line.lstrip()
         elif line:
             in_list = False
         lines.append(line)
-        before = line
+        before, indentation = line, spaces
     return "\n".join(lines)
 
 

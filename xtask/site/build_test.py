@@ -16,8 +16,12 @@ class Test(unittest.TestCase):
 
     def test_lists_get_what_python_markdown_needs(self):
         text = "Some:\n- a\n  more\n  - b\n\n    ```sh\n    x\n    ```\nEnd\n  - c"
-        expected = "Some:\n\n- a\n    more\n    - b\n\n        ```sh\n        x\n        ```\nEnd\n  - c"
+        expected = "Some:\n\n- a\n    more\n\n    - b\n\n        ```sh\n        x\n        ```\nEnd\n  - c"
         self.assertEqual(site.indent(text), expected)
+        text = "- a\n\n  A paragraph.\n- b\n- c"
+        self.assertEqual(site.indent(text), "- a\n\n    A paragraph.\n\n- b\n- c")
+        text = "* a\n\n  Values:\n  - b:\n    more\n  - c\n"
+        self.assertEqual(site.indent(text), "* a\n\n    Values:\n\n    - b:\n        more\n    - c\n")
 
     def test_a_link_leads_into_the_site_or_to_the_repository(self):
         files = {"README.md", "docs/concepts.md", "docs/agents/README.md", "SECURITY.md"}
