@@ -1,6 +1,13 @@
 //! The agent programs on this machine: which are installed, in which versions, and whether they are signed in.
 
-use std::{env, ffi::OsStr, path::Path, process::Stdio, time::Duration};
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
@@ -101,8 +108,9 @@ async fn is_signed_in(command: &str, file: &Path, status: &[&str]) -> Option<boo
         }
         "codex" => {
             let (is_success, said) = ask(file, status).await?;
-            // An older one may not know the question.
-            (is_success || said.contains("Not logged in")).then_some(is_success)
+            // An older one may not know the question, and another provider than OpenAI has its own key.
+            let is_known = is_success || (said.contains("Not logged in") && !has_other_provider());
+            is_known.then_some(is_success)
         }
         "gemini" => {
             let has_key = GEMINI_KEYS.iter().any(|key| env::var_os(key).is_some_and(|value| !value.is_empty()));
@@ -112,6 +120,14 @@ async fn is_signed_in(command: &str, file: &Path, status: &[&str]) -> Option<boo
         // It has models that need no sign-in.
         _ => None,
     }
+}
+
+/// Returns whether Codex is set to ask another provider than OpenAI.
+fn has_other_provider() -> bool {
+    let home = env::var_os("HOME").map(|home| Path::new(&home).join(".codex"));
+    let directory = env::var_os("CODEX_HOME").map(PathBuf::from).or(home);
+    let settings = directory.and_then(|directory| fs::read_to_string(directory.join("config.toml")).ok());
+    settings.is_some_and(|settings| settings.lines().any(|line| line.trim_start().starts_with("model_provider")))
 }
 
 /// Starts a program that ends by itself. Returns whether it succeeded, and what it printed. `None` if it did not end in
