@@ -27,7 +27,7 @@ fn one_command_starts_a_team_that_answers_and_another_removes_all_of_it(setup: S
     setup.model.add(Rule::when("You own the API").calls("TeamStatus", json!({})).at_gate("question"));
 
     let up = machine.type_in(&project, "teamwire up").output().succeeds();
-    assert!(up.stdout.contains("backend has started on local."), "{}", up.stdout);
+    assert!(up.stdout.contains("backend has started."), "{}", up.stdout);
     let asking = machine.type_in(&project, "teamwire send backend 'How many tests?' --wait-reply 60");
     eventually("the question has come", || {
         let history = machine.run(&["history", "--all", "--json"]).succeeds().lines();
