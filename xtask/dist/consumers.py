@@ -65,9 +65,9 @@ def everything(source, out, program, directory):
 
 def python(source, out, machine, directory):
     """Installs the wheel into one environment and the source distribution into another."""
-    kinds = {"wheel": f"teamwire-{source.version}-py3-none-any.whl"}
+    kinds = {"wheel": f"teamwire_client-{source.version}-py3-none-any.whl"}
     if not source.quick:
-        kinds["sdist"] = f"teamwire-{source.version}.tar.gz"
+        kinds["sdist"] = f"teamwire_client-{source.version}.tar.gz"
     for name, package in kinds.items():
         place = directory / name
         run("python3", "-m", "venv", place)
