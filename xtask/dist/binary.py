@@ -26,10 +26,9 @@ def prepare(source, given):
         path = build(source)
     else:
         path = source.empty("program") / "teamwire"
-        # A build for tests has most of its bytes in tables of lines.
+        # As the profile `dist` does. A build for tests has most of its bytes in tables of lines.
         run(
             "strip",
-            "--strip-debug",
             "-o",
             path,
             given.resolve(),
