@@ -20,10 +20,15 @@ class Program:
     """A directory with the files in SHELLS."""
 
 
-def prepare(source, given):
-    """Builds the program unless it is given, and lets it write its manual pages and completions."""
+def prepare(source, given, is_final=False):
+    """Builds the program unless it is given, and lets it write its manual pages and completions.
+
+    A given program is stripped unless it is final.
+    """
     if given is None:
         path = build(source)
+    elif is_final:
+        path = given
     else:
         path = source.empty("program") / "teamwire"
         # As the profile `dist` does. A build for tests has most of its bytes in tables of lines.
@@ -45,24 +50,25 @@ def prepare(source, given):
 
 
 def build(source):
-    """Builds the static program. No path of this machine gets into it, so every clone makes the same."""
+    """Builds the program, for Linux a static one. It has no path of this machine, so every clone makes the same."""
     target = source.place / "target"
     home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
     named = {source.root: "/teamwire", target: "/target", home: "/cargo"}
     # An explicit target keeps the flags from build scripts and macros, which cannot be static.
-    flags = [
-        "-Ctarget-feature=+crt-static",
+    flags = [f"--remap-path-prefix={path}={name}" for path, name in named.items()]
+    if "linux" in source.target:
         # The default looks for the C library's function at run time, which a static program cannot do.
-        '--cfg=getrandom_backend="linux_getrandom"',
-        *(f"--remap-path-prefix={path}={name}" for path, name in named.items()),
-    ]
+        flags += ["-Ctarget-feature=+crt-static", '--cfg=getrandom_backend="linux_getrandom"']
     environment = {
         "CARGO_TARGET_DIR": str(target),
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags),
         "CARGO_INCREMENTAL": "0",
+        # As the names of the wheels say.
+        "MACOSX_DEPLOYMENT_TARGET": "11.0",
         "CFLAGS": " ".join(f"-ffile-prefix-map={path}={name}" for path, name in named.items()),
     }
-    arguments = ["--locked", "--profile", "dist", "--features", "kubernetes", "--package", "teamwire", "--bin", "teamwire", "--target", source.target]
+    arguments = ["--locked", "--profile", "dist", "--features", "kubernetes"]
+    arguments += ["--package", "teamwire", "--bin", "teamwire", "--target", source.target]
     source.cargo(
         "build", *arguments, env=environment, advice="it needs a C compiler, and the libc.a of glibc 2.34 or newer"
     )

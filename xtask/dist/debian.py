@@ -22,9 +22,9 @@ teamwire ({version}) stable; urgency=medium
 SCRIPTS = ("postinst", "prerm", "postrm")
 
 
-def pack(source, program, third_parties, out):
+def pack(source, target, program, third_parties, out):
     """Packs the program with a service, manual pages and completions."""
-    architecture = ARCHITECTURES[source.target.split("-")[0]]
+    architecture = ARCHITECTURES[target.split("-")[0]]
     tree = source.empty("debian")
     deploy = source.root / "deploy"
     documents = "usr/share/doc/teamwire"

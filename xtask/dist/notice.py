@@ -27,7 +27,8 @@ INTRODUCTION = """\
 THIRD-PARTY SOFTWARE IN TEAMWIRE {version}
 
 The program teamwire contains the software below. teamwire itself is under the Apache License, version 2.0: see LICENSE.
-
+"""
+LIBRARY = """
 The program contains the GNU C Library, which is under the GNU Lesser General Public License. To use a changed version
 of it, build the program again from teamwire-{version}-source.tar.gz, as docs/releasing.md in that archive says.
 """
@@ -45,14 +46,14 @@ class Part:
     """The texts of its licenses."""
 
 
-def crates(source):
-    """Returns the crates in the program."""
+def crates(source, target):
+    """Returns the crates in the program for a target."""
     # What the program is linked from: neither tools of the build nor macros.
     arguments = ["--locked", "--package", "teamwire", "--edges", "no-dev,no-build,no-proc-macro"]
-    arguments += ["--target", source.target, "--prefix=none", "--format={p}"]
+    arguments += ["--target", target, "--prefix=none", "--format={p}"]
     tree = source.cargo("tree", *arguments, quiet=True, stdout=subprocess.PIPE)
     linked = {tuple(line.split()[:2]) for line in tree.splitlines() if line.strip()}
-    arguments = ["--locked", "--format-version=1", "--filter-platform", source.target]
+    arguments = ["--locked", "--format-version=1", "--filter-platform", target]
     metadata = json.loads(source.cargo("metadata", *arguments, quiet=True, stdout=subprocess.PIPE))
     found = []
     for package in metadata["packages"]:
@@ -97,16 +98,18 @@ def standard(license, name, authors):
     return failed(f"{name} has no text of its license, {license}", "put the text into xtask/dist/licenses")
 
 
-def write(source):
-    """Writes the notice, and copies what Rust says of its library. Returns the files."""
-    directory = source.empty("notices")
+def write(source, target):
+    """Writes the notice of the program for a target, and copies what Rust says of its library. Returns the files."""
+    directory = source.empty(f"notices-{target}")
+    # The program for macOS loads the C library of the system.
+    system = SYSTEM if "linux" in target else {}
     users, table = collections.defaultdict(list), []
-    for parts, where in ((crates(source), ""), (bundled(source), " (in the console)")):
+    for parts, where in ((crates(source, target), ""), (bundled(source), " (in the console)")):
         for part in parts:
             table.append(f"  {part.name + ' ' + part.version:40} {part.license}{where}")
             for text in part.texts:
                 users[text].append(f"{part.name} {part.version}")
-    for name, license in SYSTEM.items():
+    for name, license in system.items():
         table.append(f"  {name:40} {license}")
         text = pathlib.Path("/usr/share/doc", name, "copyright")
         if not text.is_file():
@@ -114,7 +117,8 @@ def write(source):
         users[text.read_text(errors="replace").strip()].append(name)
     table.append(f"  {'the standard library of Rust':40} MIT OR Apache-2.0: see THIRD-PARTY-rust.html")
 
-    lines = [INTRODUCTION.format(version=source.version), *table, ""]
+    introduction = (INTRODUCTION + (LIBRARY if system else "")).format(version=source.version)
+    lines = [introduction, *table, ""]
     for text, names in sorted(users.items(), key=lambda item: item[1]):
         lines += [RULE, "", f"In {', '.join(names)}:", "", text, ""]
     notice = directory / "THIRD-PARTY.txt"

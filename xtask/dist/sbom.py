@@ -12,13 +12,14 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 import notice
+import tarball
 from source import failed, output
 
 
-def write(source, out):
-    """Writes the bill, and checks it against the schema."""
+def write(source, target, out):
+    """Writes the bill of the program for a target, and checks it against the schema."""
     arguments = ["--format=json", "--override-filename=bom", "--no-build-deps", "--spec-version=1.5"]
-    arguments += ["--target", source.target, "--quiet"]
+    arguments += ["--target", target, "--quiet"]
     source.cargo("cyclonedx", *arguments, env={"PATH": f"{os.environ['CYCLONEDX']}:{os.environ['PATH']}"})
     made = (source.root / "bom.json").read_text()
     # It names crates of this workspace by their paths on this machine.
@@ -26,11 +27,11 @@ def write(source, out):
     bill = json.loads(re.sub(r"\?download_url=file://[^\"#]*", "", made))
 
     rust = re.search(r"^rustc (\S+)", output("rustc", "--version", cwd=source.root, env=source.environment))[1]
-    glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
-    added = [
-        {"name": "std", "version": rust, "license": "MIT OR Apache-2.0", "purl": f"pkg:generic/rust-std@{rust}"},
-        {"name": "glibc", "version": glibc, "license": "LGPL-2.1-or-later", "purl": f"pkg:generic/glibc@{glibc}"},
-    ]
+    added = [{"name": "std", "version": rust, "license": "MIT OR Apache-2.0", "purl": f"pkg:generic/rust-std@{rust}"}]
+    if "linux" in target:
+        glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+        purl = f"pkg:generic/glibc@{glibc}"
+        added.append({"name": "glibc", "version": glibc, "license": "LGPL-2.1-or-later", "purl": purl})
     for part in notice.bundled(source):
         purl = f"pkg:npm/{part.name.replace('@', '%40')}@{part.version}"
         added.append({"name": part.name, "version": part.version, "license": part.license, "purl": purl})
@@ -53,8 +54,8 @@ def write(source, out):
             f"the bill of materials breaks its schema: {error}", "see what cargo-cyclonedx or xtask/dist/sbom.py writes"
         )
     named = {(component["name"], component["version"]) for component in bill["components"]}
-    if missing := [part.name for part in notice.crates(source) if (part.name, part.version) not in named]:
+    if missing := [part.name for part in notice.crates(source, target) if (part.name, part.version) not in named]:
         failed(f"the bill of materials lacks {', '.join(missing)}", "compare it with `cargo tree --package teamwire`")
     if str(source.root) in text:
         failed("the bill of materials names a path of this machine", "replace it in xtask/dist/sbom.py")
-    (out / f"teamwire-{source.version}.cdx.json").write_text(text)
+    (out / f"{tarball.name(source, target)}.cdx.json").write_text(text)

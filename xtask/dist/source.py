@@ -99,8 +99,9 @@ class Source:
 
     @property
     def target(self):
-        """Returns the target of the compiler."""
-        return f"{platform.machine()}-unknown-linux-gnu"
+        """Returns the compiler's target for this machine."""
+        machine = platform.machine().replace("arm64", "aarch64")
+        return f"{machine}-{'apple-darwin' if platform.system() == 'Darwin' else 'unknown-linux-gnu'}"
 
     @property
     def environment(self):

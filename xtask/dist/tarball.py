@@ -5,9 +5,14 @@ import io
 import tarfile
 
 
-def pack(source, program, third_parties, out):
+def name(source, target):
+    """Returns the name of the archive for a target, and of the directory in it."""
+    return f"teamwire-{source.version}-{target}"
+
+
+def pack(source, target, program, third_parties, out):
     """Packs the program with what belongs to it."""
-    top = f"teamwire-{source.version}-{source.target.split('-')[0]}-linux"
+    top = name(source, target)
     files = {"teamwire": program.path}
     files |= {name: source.root / name for name in ("LICENSE", "README.md", "CHANGELOG.md")}
     files |= {path.name: path for path in third_parties}

@@ -12,6 +12,8 @@ import tempfile
 import consumers
 from debian import ARCHITECTURES, CONFIGURATION
 from machine import Machine
+import tarball
+import ways
 from source import failed, output, run, say
 
 HERE = pathlib.Path(__file__).parent
@@ -44,6 +46,7 @@ def everything(source, out):
         if not source.quick:
             static(program, directory / "empty")
         debian(source, out, directory / "debian")
+        ways.everything(source, out, directory)
         consumers.everything(source, out, program, directory)
 
 
@@ -57,7 +60,7 @@ def sums(out):
 
 def archive(source, out, directory):
     """Unpacks the archive, and returns its program."""
-    [packed] = out.glob("teamwire-*-linux.tar.gz")
+    packed = out / f"{tarball.name(source, source.target)}.tar.gz"
     with tarfile.open(packed) as archive:
         entries = archive.getmembers()
         archive.extractall(directory, filter="data")
