@@ -231,6 +231,8 @@ def table(source):
     rows = {}
     for page in ("releasing", "upgrading"):
         text = (source.root / f"docs/{page}.md").read_text()
+        # The table whose last column says how to remove it.
+        text = text.partition(" | remove |\n")[2].partition("\n\n")[0]
         for way, *cells in re.findall(r"^\| (\S[^|]*) \| (.+) \| (.+) \|$", text, re.MULTILINE):
             rows.setdefault(way, []).append([cell.strip("`").replace(r"\|", "|") for cell in cells])
     known = {}
