@@ -215,6 +215,7 @@ def everything(source, out, directory):
         for upgraded in filter(None, [*python, node]):
             upgraded()
         at_once(release, lines)
+        others(release)
 
 
 @dataclasses.dataclass
@@ -487,6 +488,26 @@ def at_once(release, lines):
         person.run(lines["`npx`"].upgrade, f"teamwire {release.source.version}")
         person.run(lines["`npx`"].remove)
         person.left_nothing(KEPT["npm"])
+
+
+def others(release):
+    """Verifies that pip and npm choose the package for each target, which this machine need not run."""
+    for target, known in TARGETS.items():
+        if not channels.archive(release.source, target, release.out).exists():
+            continue
+        person = Person(release, f"other-{target}")
+        for platform in known.wheel:
+            options = f"--index-url {release.url}/simple --no-cache-dir --disable-pip-version-check --no-deps"
+            download = f"{sys.executable} -m pip download {options} --only-binary=:all: --platform {platform} teamwire"
+            person.run(download, f"teamwire-{release.source.version}-py3-none-")
+        if shutil.which("npm"):
+            person = npm_person(release, f"other-npm-{target}")
+            system, processor = known.npm
+            person.run(f"npm install --os={system} --cpu={processor} teamwire")
+            found = [f"@teamwire/{path.name}" for path in (person.home / "node_modules/@teamwire").iterdir()]
+            if found != [known.npm_package]:
+                failed(f"npm installs {found} for {target}", "see npm_program in xtask/dist/channels.py")
+    say("pip and npm choose the package for each target")
 
 
 def formula(source, out):
