@@ -90,6 +90,8 @@ def programs(options):
         target, _, path = option.partition("=")
         named[target] = pathlib.Path(path).resolve()
         targets.check(target, named[target])
+        # What carries files from one machine to another may not carry their modes.
+        named[target].chmod(0o755)
     return named
 
 

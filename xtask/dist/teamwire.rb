@@ -18,7 +18,6 @@ class Teamwire < Formula
 
   service do
     run [opt_bin/"teamwire", "serve"]
-    # `teamwire stop` stops it, too.
     keep_alive crashed: true
   end
 
