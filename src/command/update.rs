@@ -71,17 +71,18 @@ fn way(this: &Path, home: Option<&Path>) -> Way {
         let global = if has("/lib/node_modules/") { "--global " } else { "" };
         return way("npm", &format!("npm install {global}teamwire@latest"));
     }
-    if has("/uv/tools/teamwire/") {
-        return way("uv", "uv tool upgrade teamwire");
-    }
-    if has("/uv/archive-v") || has("/uv/builds-v") {
+    if has("/uv/archive-v") {
         return way("uvx", "uvx teamwire@latest --version");
     }
-    if has("/pipx/venvs/") {
-        return way("pipx", "pipx upgrade teamwire");
-    }
-    if directory.parent().is_some_and(|environment| environment.join("pyvenv.cfg").exists()) {
-        return way("pip", &format!("{} install --upgrade teamwire", directory.join("pip").display()));
+    let environment = directory.parent().unwrap_or(directory);
+    for (file, name, command) in [
+        ("uv-receipt.toml", "uv", "uv tool upgrade teamwire".to_owned()),
+        ("pipx_metadata.json", "pipx", "pipx upgrade teamwire".to_owned()),
+        ("pyvenv.cfg", "pip", format!("{} install --upgrade teamwire", directory.join("pip").display())),
+    ] {
+        if environment.join(file).exists() {
+            return Way { name, command };
+        }
     }
     if let Some(clone) = clone_of(directory) {
         return way("cargo, in a clone", &format!("cd {} && git pull && cargo build", clone.display()));
@@ -134,9 +135,7 @@ mod tests {
             ),
             ("/work/app/node_modules/@teamwire/cli-linux-x64/bin/teamwire", "npm", "npm install teamwire@latest"),
             ("/home/ann/.npm/_npx/1f/node_modules/@teamwire/cli/bin/teamwire", "npx", "npx teamwire@latest --version"),
-            ("/home/ann/.local/share/uv/tools/teamwire/bin/teamwire", "uv", "uv tool upgrade teamwire"),
             ("/home/ann/.cache/uv/archive-v0/5Xa/bin/teamwire", "uvx", "uvx teamwire@latest --version"),
-            ("/home/ann/.local/share/pipx/venvs/teamwire/bin/teamwire", "pipx", "pipx upgrade teamwire"),
             (
                 "/home/ann/.local/bin/teamwire",
                 "install.sh or an archive",
@@ -163,6 +162,10 @@ mod tests {
         let commanded = |path: &str| way(&root.path().join(path), Some(root.path())).command;
         write("venv/pyvenv.cfg", "");
         assert!(commanded("venv/bin/teamwire").ends_with("/venv/bin/pip install --upgrade teamwire"));
+        write("venv/pipx_metadata.json", "");
+        assert_eq!(commanded("venv/bin/teamwire"), "pipx upgrade teamwire");
+        write("venv/uv-receipt.toml", "");
+        assert_eq!(commanded("venv/bin/teamwire"), "uv tool upgrade teamwire");
         write("clone/Cargo.toml", "");
         assert!(commanded("clone/target/debug/teamwire").ends_with("/clone && git pull && cargo build"));
         let of_cargo = || by_cargo(&root.path().join(".cargo")).command;
