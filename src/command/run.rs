@@ -471,9 +471,10 @@ async fn way_back(context: &ContextArgs, own: Option<KeptIdentity>) -> Option<St
     }
 }
 
-/// Returns a path to this program that stays valid when its file is replaced, if the system has one.
+/// Returns a path to this program that stays valid when its file is replaced, if the system has one. Otherwise the path
+/// by which the user starts it, where an upgrade puts the next version.
 pub(super) fn this_program() -> Option<OsString> {
-    if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { env::current_exe().ok().map(Into::into) }
+    if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { stable_path().ok().map(Into::into) }
 }
 
 fn keep(context: &ContextArgs, reply: &v1::JoinResponse, client: &Client) {

@@ -17,7 +17,8 @@ mod world;
 
 /// Declares each function as a test on one store; see [`world::on_one_store`].
 macro_rules! scenarios {
-    ($($scenario:ident),+ $(,)?) => {$(
+    ($($(#[$attribute:meta])* $scenario:ident),+ $(,)?) => {$(
+        $(#[$attribute])*
         mod $scenario {
             #[test]
             fn on_one_store() {
@@ -29,7 +30,8 @@ macro_rules! scenarios {
 
 /// Declares each function as a test on the embedded store and as one on Redis: what it shows is also about the store.
 macro_rules! store_scenarios {
-    ($($scenario:ident),+ $(,)?) => {$(
+    ($($(#[$attribute:meta])* $scenario:ident),+ $(,)?) => {$(
+        $(#[$attribute])*
         mod $scenario {
             #[test]
             fn on_the_embedded_store() {
@@ -48,7 +50,8 @@ macro_rules! store_scenarios {
 
 /// Declares each function as a test on Redis.
 macro_rules! redis_scenarios {
-    ($($scenario:ident),+ $(,)?) => {$(
+    ($($(#[$attribute:meta])* $scenario:ident),+ $(,)?) => {$(
+        $(#[$attribute])*
         mod $scenario {
             #[test]
             fn on_redis() {
@@ -72,6 +75,7 @@ mod coordinator_killed;
 mod deletions;
 mod diagnosis;
 mod edge;
+#[cfg(target_os = "linux")]
 mod endings;
 mod errors;
 mod failover;
@@ -100,6 +104,7 @@ mod quotas;
 mod rates;
 mod readme;
 mod rolling;
+#[cfg(target_os = "linux")]
 mod secrets;
 mod setup;
 mod shutdowns;
@@ -116,3 +121,5 @@ mod up;
 mod upgrades;
 mod watch;
 mod web;
+#[cfg(target_os = "linux")]
+mod without_process_table;

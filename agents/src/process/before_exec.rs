@@ -1,9 +1,9 @@
 //! Prepares a new process between fork and exec: puts it into its cgroup, and has the kernel kill it when its runner
 //! dies, or gives it its own session so that it outlives the process that starts it.
 //!
-//! Architecture invariant: this is the only unsafe code in the product, except for one call in `src/static_names.rs`.
-//! These steps must run in the new process before the program does, and running code there is unsafe. Everything else
-//! is built without `unsafe`; the workspace denies it.
+//! Architecture invariant: this is the only unsafe code in the product, except for one call in `src/static_names.rs`
+//! and, on macOS, those that read the process table. These steps must run in the new process before the program does,
+//! and running code there is unsafe. Everything else is built without `unsafe`; the workspace denies it.
 
 use std::fs::File;
 
@@ -41,7 +41,7 @@ pub(super) fn prepare(command: &mut Command, cgroup_procs: Option<File>) {
     }
 }
 
-/// Does nothing: only Linux has cgroups and this signal.
+/// Does nothing: only Linux has cgroups and this signal. Elsewhere, the watchdog alone ends what a killed runner leaves.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn prepare(_: &mut Command, _: Option<File>) {}
 

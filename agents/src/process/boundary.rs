@@ -9,6 +9,7 @@ use std::{
 use super::{
     cgroup::Cgroup,
     descendants::Family,
+    process_table,
     watchdog::{UNWATCHED, Watchdog},
 };
 use crate::config::{Containment, RunnerConfig};
@@ -49,10 +50,10 @@ impl Boundary {
 
     /// Returns what may survive the runner's violent death, in a sentence for a person. `None` means nothing.
     pub(crate) fn weakness(&self) -> Option<&'static str> {
-        if cfg!(not(target_os = "linux")) {
+        if !process_table::is_readable() {
             Some(
-                "On this system, processes that leave the program's process group may survive it, and may survive this \
-                 runner. Run it in a container to contain them.",
+                "This system does not list its processes, so a process that leaves the program's process group survives it. \
+                 Run the runner in a container to contain them.",
             )
         } else if self.watchdog.is_none() && !is_first_process() {
             Some(UNWATCHED)

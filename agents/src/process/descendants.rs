@@ -1,12 +1,11 @@
-//! Finds the descendants of a process, including those that have left its process group, by reading `/proc`.
+//! Finds the descendants of a process, including those that have left its process group, in the process table.
 //!
-//! A runner is a child subreaper: a process whose parent ends becomes the runner's child, not init's, and so stays in
-//! reach. On systems without `/proc` nothing is found, and only the process group is ended.
+//! On Linux, a runner is a child subreaper: a process whose parent ends becomes the runner's child, not init's, and so
+//! stays in reach. On systems without a process table nothing is found, and only the process group is ended.
 
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},
-    fs,
     sync::LazyLock,
     time::Instant,
 };
@@ -22,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     cgroup::Cgroup,
-    process_table::{Children, ProcessEntry, all},
+    process_table::{Children, ProcessEntry, all, has_variable},
 };
 
 /// The environment variable that marks the descendants of a process.
@@ -41,7 +40,7 @@ pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
 pub(crate) struct Family {
     /// The process id of the root, which is also its process group.
     pub(crate) root: i32,
-    /// When the root was started, in clock ticks since boot.
+    /// When the root was started, as the process table says. Zero if there is no such table.
     pub(crate) started: u64,
     /// The value of [`MARK_VARIABLE`] in the root and its descendants.
     pub(crate) mark: String,
@@ -140,7 +139,8 @@ impl Family {
         let own = own().clone();
         let enclosed: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::pids).collect();
         let is_marked = |entry: &ProcessEntry| {
-            enclosed.contains(&entry.pid) || (entry.started >= self.started && self.is_marked(entry.pid))
+            enclosed.contains(&entry.pid)
+                || (entry.started >= self.started && has_variable(entry.pid, MARK_VARIABLE, &self.mark))
         };
         self.select(entries, this, &own, is_marked)
     }
@@ -174,13 +174,6 @@ impl Family {
             });
         }
         members
-    }
-
-    fn is_marked(&self, pid: i32) -> bool {
-        let mark = format!("{MARK_VARIABLE}={}", self.mark);
-        // Fails for processes of other users, which could not be signaled either.
-        fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()))
     }
 }
 

@@ -29,7 +29,6 @@ pub(crate) use {
     boundary::Boundary,
     cgroup::Cgroup,
     executable::{find_program, with_own_directory},
-    process_table::ProcessEntry,
     process_tree::Process,
     working_directory::check_directory,
 };

@@ -1,12 +1,23 @@
 //! One process, told from a later one with the same id.
+//!
+//! The process table says when each process was started, which tells them apart. A system without such a table cannot
+//! tell, so there a process is identified by its output: it holds that file locked, from before it starts until it ends.
 
-use std::{fs, time::Duration};
+use std::{
+    fs::{File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd,
+};
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
-use super::ProcessEntry;
+use super::process_table::{ProcessEntry, boot, is_readable};
 
 /// How often a process is looked for that is not a child of this one.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -15,28 +26,56 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pid {
     pub(crate) id: i32,
-    /// When it was started, in clock ticks since boot.
+    /// When it was started, as the process table says. Zero if there is no such table.
     started: u64,
     /// The machine's boot.
     boot: String,
+    /// The file that it holds locked. `None` if there is a process table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output: Option<PathBuf>,
 }
 
 impl Pid {
-    /// Returns the process that has this id now. `None` if there is none, or it has ended.
+    /// Returns the process that has this id now. `None` if there is none, or the system has no process table.
     pub fn of(id: i32) -> Option<Self> {
         let entry = ProcessEntry::of(id)?;
-        Some(Self { id, started: entry.started, boot: boot() })
+        Some(Self { id, started: entry.started, boot: boot(), output: None })
+    }
+
+    /// Returns a child of this process that was just started. `output`: the path of its output, which was prepared with
+    /// [`prepare_output`](Self::prepare_output).
+    pub fn of_child(id: i32, output: &Path) -> Option<Self> {
+        let by_output = || Self { id, started: 0, boot: String::new(), output: Some(output.to_owned()) };
+        Self::of(id).or_else(|| (!is_readable()).then(by_output))
+    }
+
+    /// Prepares a file that becomes the output of a child: locks it if nothing else will identify the child. The child
+    /// must be the only process that keeps the file open. Fails if another process holds the lock.
+    pub fn prepare_output(output: &File) -> io::Result<()> {
+        if is_readable() {
+            return Ok(());
+        }
+        let in_use = || io::Error::other("another process still writes there; end it first");
+        output.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => in_use(),
+            TryLockError::Error(error) => error,
+        })
     }
 
     /// Returns whether it is still running.
     pub fn is_alive(&self) -> bool {
-        self.entry().is_some()
+        match &self.output {
+            Some(output) => is_locked(output),
+            None => self.entry().is_some(),
+        }
     }
 
     /// Sends it a signal, unless it has ended.
     pub fn signal(&self, signal: Signal) {
-        if let Some(entry) = self.entry() {
-            entry.signal(signal);
+        match &self.output {
+            Some(output) if is_locked(output) => drop(kill(unistd::Pid::from_raw(self.id), signal)),
+            Some(_) => {}
+            None => self.entry().into_iter().for_each(|entry| entry.signal(signal)),
         }
     }
 
@@ -63,9 +102,10 @@ impl Pid {
     }
 }
 
-/// Returns what names the machine's boot. Empty if the system does not say.
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+/// Returns whether a process that writes to this file lives.
+fn is_locked(output: &Path) -> bool {
+    // Shared, so that processes that look at the same time do not take each other for the writer.
+    File::open(output).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 #[cfg(test)]
@@ -78,6 +118,29 @@ mod tests {
         assert!(own.is_alive());
         assert!(!Pid { started: own.started + 1, ..own.clone() }.is_alive());
         assert!(!Pid { boot: "another".to_owned(), ..own }.is_alive());
+    }
+
+    #[tokio::test]
+    async fn without_a_process_table_a_process_lives_as_long_as_its_output_is_locked() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let output = File::options().create(true).append(true).open(&path).expect("opened");
+        output.try_lock().expect("no other process has it");
+        let mut command = tokio::process::Command::new("cat");
+        command.stdin(std::process::Stdio::piped()).stdout(output).kill_on_drop(true);
+        let mut child = command.spawn().expect("cat");
+        drop(command);
+        let id = child.id().expect("an id").try_into().expect("an id");
+        let pid = Pid { id, started: 0, boot: String::new(), output: Some(path.clone()) };
+        let kept: Pid = serde_json::from_str(&serde_json::to_string(&pid).expect("JSON")).expect("read again");
+        assert!(kept == pid && kept.is_alive());
+        let second = File::options().append(true).open(&path).expect("opened");
+        assert!(matches!(second.try_lock(), Err(TryLockError::WouldBlock)));
+        kept.end(Duration::from_secs(60)).await;
+        let ended_by = std::os::unix::process::ExitStatusExt::signal(&child.wait().await.expect("its status"));
+        assert_eq!(ended_by, Some(Signal::SIGTERM as i32));
+        assert!(!kept.is_alive());
+        assert!(!Pid { output: Some(directory.path().join("none")), ..kept }.is_alive());
     }
 
     #[tokio::test]

@@ -82,6 +82,7 @@ impl Background {
     ) -> Result<Self, Failure> {
         let cannot = |error: &dyn std::fmt::Display| Failure::local(&format!("Cannot start {what}"), error);
         let file = open_log(&log).map_err(|error| Failure::local(&format!("Cannot open {}", log.display()), error))?;
+        Pid::prepare_output(&file).map_err(|error| Failure::local(&format!("Cannot use {}", log.display()), error))?;
         let log_start = file.metadata()?.len();
         let mut command = Command::new(env::current_exe()?);
         // A process that serves others must not get the caller's credentials.
@@ -94,7 +95,9 @@ impl Background {
         // If anything fails from here on, the process loses its input, and exits.
         let mut child = command.spawn().map_err(|error| cannot(&error))?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        let process = id.and_then(Pid::of).ok_or_else(|| cannot(&"this system does not say when it was started"))?;
+        // It holds the log.
+        drop(command);
+        let process = id.and_then(|id| Pid::of_child(id, &log)).ok_or_else(|| cannot(&"it has ended at once"))?;
         record(&process)?;
         if let Some(mut input) = child.stdin.take() {
             // A process that has exited is noticed when it does not become ready.

@@ -1,7 +1,8 @@
 //! A machine with nothing but the binary.
 
 use std::{
-    fs,
+    env, fs,
+    os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -17,8 +18,8 @@ use super::{Machine, Output, StartedCommand, TEAMWIRE, World, bare, bare_command
 pub(crate) struct FreshMachine {
     home: TempDir,
     environment: Vec<(String, String)>,
-    /// Its place in a network. `None`: the network of the tests.
-    network: Option<Machine>,
+    /// What runs each command of teamwire: a program and its arguments. Empty if nothing does.
+    around: Vec<String>,
 }
 
 impl FreshMachine {
@@ -28,14 +29,42 @@ impl FreshMachine {
 
     /// A machine on which everything gets more environment variables.
     pub(crate) fn with(environment: Vec<(String, String)>) -> Self {
-        Self { home: tempfile::Builder::new().prefix("teamwire up-").tempdir().unwrap(), environment, network: None }
+        let home = tempfile::Builder::new().prefix("teamwire up-").tempdir().unwrap();
+        Self { home, environment, around: Vec::new() }
     }
 
     /// A machine in a network.
     pub(crate) fn at(machine: &Machine) -> Self {
         let mut placed = Self::new();
-        placed.network = Some(machine.clone());
+        placed.around = machine.around();
         placed
+    }
+
+    /// A machine without a process table: `/proc` has nothing but the path of teamwire, without which no program finds
+    /// its own file. `None`, with a notice, where that is not possible: it takes mount namespaces. CI must give them to
+    /// root.
+    pub(crate) fn without_process_table() -> Option<Self> {
+        let mut machine = Self::new();
+        let proc = machine.path().join("proc");
+        fs::create_dir_all(proc.join("self")).unwrap();
+        symlink(TEAMWIRE, proc.join("self/exe")).unwrap();
+        let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+        // In a user namespace, every user may mount.
+        let options: &[&str] = if is_root { &["--mount"] } else { &["--mount", "--map-root-user"] };
+        let hide = "mount --bind \"$0\" /proc && exec \"$@\"";
+        let proc = proc.display().to_string();
+        let around = [&["unshare"], options, &["sh", "-c", hide, &proc]].concat();
+        machine.around = around.into_iter().map(str::to_owned).collect();
+        let hidden = machine.wrapped(&["sh", "-c", "! test -e /proc/1"]).output();
+        let why = match hidden {
+            Ok(output) if output.status.success() => return Some(machine),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        let must_be = is_root && env::var_os("CI").is_some_and(|ci| ci == "true");
+        assert!(!must_be, "no mount namespaces, and CI must test with them where it is root: {why}");
+        eprintln!("skipped: no mount namespaces (they take root, or user namespaces): {why}");
+        None
     }
 
     /// The same machine, on which everything also gets this environment variable.
@@ -55,15 +84,20 @@ impl FreshMachine {
 
     /// Returns a teamwire command of the person at the machine, in the home directory.
     pub(crate) fn command(&self) -> Command {
-        self.prepared(match &self.network {
-            Some(machine) => bare(machine.command(TEAMWIRE)),
-            None => bare_command(),
-        })
+        let command = if self.around.is_empty() { bare_command() } else { bare(self.wrapped(&[TEAMWIRE])) };
+        self.prepared(command)
     }
 
     /// Starts a command, and types a text.
     pub(crate) fn start(&self, arguments: &[&str], typed: &str) -> StartedCommand {
         World::start_command(self.command(), self.path().parent().unwrap(), "a person", arguments, typed)
+    }
+
+    /// Returns a command that what is around each command runs.
+    fn wrapped(&self, command: &[&str]) -> Command {
+        let mut wrapped = Command::new(&self.around[0]);
+        wrapped.args(&self.around[1..]).args(command);
+        wrapped
     }
 
     fn prepared(&self, mut command: Command) -> Command {

@@ -77,9 +77,15 @@ impl Drop for Network {
 impl Machine {
     /// Returns a command that runs on it. It keeps the process id.
     pub(super) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace, program]);
+        let around = self.around();
+        let mut command = Command::new(&around[0]);
+        command.args(&around[1..]).arg(program);
         command
+    }
+
+    /// Returns what runs a command on it: a program and its arguments, before those of the command.
+    pub(super) fn around(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.namespace].map(str::to_owned).to_vec()
     }
 
     /// Unplugs the cable. From now on neither machine receives anything from the other.

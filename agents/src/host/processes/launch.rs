@@ -22,7 +22,7 @@ use crate::{
         Order, Ticket,
         profile::{Profile, RestartWhen},
     },
-    process::start_in_new_session,
+    process::{Pid, start_in_new_session},
     tls_environment::tls_environment,
 };
 
@@ -48,6 +48,7 @@ pub(super) struct Launch<'a> {
 impl Launch<'_> {
     /// Starts the runner in its own process session. The runner waits for the join token on its standard input.
     pub(super) fn spawn(self) -> io::Result<Child> {
+        Pid::prepare_output(&self.log)?;
         let mut command = Command::new(self.teamwire);
         command.arg0("teamwire").args(self.arguments());
         command.env_clear().envs(self.environment());

@@ -29,6 +29,11 @@ impl Log {
         Self { path: state.join("logs").join(format!("{member}.log")) }
     }
 
+    /// Returns the path of its file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens it for a runner. Returns the file and its current length.
     pub(super) fn open(&self) -> io::Result<(File, u64)> {
         if let Some(directory) = self.path.parent() {

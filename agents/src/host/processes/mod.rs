@@ -241,7 +241,8 @@ impl Processes {
         let records = &self.0.records;
         let save = |record: &Record| records.save(record).map_err(|error| local("The host's state", &error));
         let profile = self.profile(order)?;
-        let (log, length) = self.log(&order.member).open().map_err(|error| local("The member's log", &error))?;
+        let output = self.log(&order.member);
+        let (log, length) = output.open().map_err(|error| local("The member's log", &error))?;
         record.log_begins_at = length;
         let cgroup = match &self.0.cgroups {
             Some(Ok(cgroups)) if !profile.limits.is_empty() => {
@@ -264,9 +265,9 @@ impl Processes {
             log,
             cgroup_procs: cgroup_procs.map_err(|error| local("The limits", &error))?,
         };
-        let mut child = launch.spawn().map_err(|error| local("The runner", &error))?;
+        let mut child = launch.spawn().map_err(|error| self.not_launched(&error))?;
         failpoint::reach("runner-started");
-        let pid = child.id().and_then(|id| Pid::of(id.try_into().ok()?));
+        let pid = child.id().and_then(|id| Pid::of_child(id.try_into().ok()?, output.path()));
         let Some(pid) = pid else {
             return Err(StartError::new("The runner ended at once."));
         };
@@ -287,6 +288,18 @@ impl Processes {
             return Err(error);
         }
         Ok((pid, child))
+    }
+
+    /// Returns why a runner cannot be started.
+    fn not_launched(&self, error: &io::Error) -> StartError {
+        let teamwire = &self.0.teamwire;
+        if teamwire.exists() {
+            return local("The runner", error);
+        }
+        StartError::here_only(format!(
+            "The host's own program is gone, as after an upgrade: there is no {}. Restart the host.",
+            teamwire.display()
+        ))
     }
 }
 

@@ -184,14 +184,14 @@ async fn an_order_waits_briefly_for_a_slot_before_another_host_is_tried() {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_leaves_nothing() {
+async fn a_start_that_fails_because_an_upgrade_removed_teamwire_leaves_nothing() {
     let killed = Killed::new();
     let processes = killed.successor().await;
     processes.admit(&order()).await.expect("admitted");
     let ticket =
         Ticket { join_token: String::new(), address: String::new(), tls: teamwire_client::TlsOptions::default() };
     let error = processes.start(&order(), ticket).await.expect_err("there is no such binary");
-    assert!(error.reason.contains("The runner cannot be used"), "{}", error.reason);
+    assert!(error.reason.contains("there is no /nowhere/teamwire. Restart the host."), "{}", error.reason);
     processes.release(&order()).await;
     assert_eq!(processes.recover(&order()).await, Found::Nothing);
     assert!(killed.records.read("order-1").is_none());
