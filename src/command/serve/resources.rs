@@ -1,13 +1,16 @@
 //! Fits the bounds of the configuration to what the system gives this process: a bound above the real resource protects
 //! no one.
 
-use std::fs;
+use std::{fs, io};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamwire_server::budget::Shares;
 
 /// The maximum number of open files besides connections: the store, the listeners, certificates during a reload.
 const OTHER_FILES: u64 = 128;
+
+/// What macOS allows a process at most, also if the hard limit says that there is none: `OPEN_MAX`.
+const OPEN_MAX: u64 = 10_240;
 
 /// The least total size of replies and of requests, as the configuration has it.
 const REPLY_BYTES_MIN: usize = 8 << 20;
@@ -18,11 +21,7 @@ const REQUEST_BYTES_MIN: usize = 1 << 20;
 /// 1,024 files. If the hard limit is too low for that, lowers the number of connections.
 pub(super) fn fit_connections(connections_max: &mut usize) {
     let wanted = *connections_max as u64 + OTHER_FILES;
-    let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
-        let raised = now.max((wanted + *connections_max as u64).min(most));
-        setrlimit(Resource::RLIMIT_NOFILE, raised, most).map(|()| raised)
-    });
-    match allowed {
+    match raise_limit(wanted + *connections_max as u64) {
         Ok(allowed) if allowed >= wanted => {}
         Ok(allowed) => {
             *connections_max = connections_within(allowed).min(*connections_max);
@@ -36,6 +35,14 @@ pub(super) fn fit_connections(connections_max: &mut usize) {
         }
         Err(error) => tracing::warn!(%error, "cannot determine the open-file limit"),
     }
+}
+
+/// Raises the soft limit of open files to what is wanted, or as far as the system permits. Returns the limit.
+fn raise_limit(wanted: u64) -> io::Result<u64> {
+    let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let set = |raised: u64| setrlimit(Resource::RLIMIT_NOFILE, raised, most).map(|()| raised);
+    let raised = now.max(wanted.min(most));
+    Ok(set(raised).or_else(|refused| if raised > OPEN_MAX { set(now.max(OPEN_MAX)) } else { Err(refused) })?)
 }
 
 /// Returns how many connections an open-file limit is enough for, with a few more that are about to be closed.
