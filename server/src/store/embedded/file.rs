@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::errno::Errno;
 use parking_lot::RwLock;
 use redb::{
     Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction, backends,
@@ -369,11 +370,24 @@ fn create(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
+    flush(path, &file)?;
     // Without this, a power failure could lose a new file entirely, including everything flushed to it.
     #[cfg(unix)]
     if let Some(directory) = path.parent() {
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        File::open(directory)?.sync_all()?;
+        flush(directory, &File::open(directory)?)?;
     }
     Ok(file)
+}
+
+/// Flushes a file or a directory to the disk. Says so if its file system cannot do that.
+fn flush(path: &Path, file: &File) -> io::Result<()> {
+    file.sync_all().map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EINVAL | Errno::ENOSYS | Errno::ENOTTY | Errno::EOPNOTSUPP) => io::Error::other(Unusable(format!(
+            "the file system of {} cannot flush to a disk ({error}), so a power failure could lose confirmed changes: \
+                 choose a directory on a local disk with --state-dir or --store",
+            path.display()
+        ))),
+        _ => error,
+    })
 }

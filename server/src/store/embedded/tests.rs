@@ -128,6 +128,18 @@ async fn second_coordinator_learns_that_the_file_is_in_use() {
     assert!(error.to_string().contains("another coordinator has"), "{error}");
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_cannot_be_flushed_is_refused_with_advice() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store");
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    let error = EmbeddedStore::open_within(&path, Duration::ZERO).unwrap_err();
+    let StoreError::Unusable(text) = error else { panic!("{error}") };
+    let begins = format!("the file system of {} cannot flush to a disk", path.display());
+    assert!(text.starts_with(&begins) && text.contains("choose a directory on a local disk"), "{text}");
+}
+
 #[tokio::test]
 async fn opening_waits_for_a_file_about_to_be_released() {
     let (_directory, path) = file();
