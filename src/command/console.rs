@@ -1,6 +1,12 @@
 //! `teamwire console`: opens the console in a browser, signed in.
 
-use std::{env, io::Write as _, time::Duration};
+#[cfg(target_os = "macos")]
+use std::process::{Command, Stdio};
+use std::{
+    env,
+    io::{self, Write as _},
+    time::Duration,
+};
 
 use clap::Args;
 use serde_json::json;
@@ -175,8 +181,21 @@ fn open(address: &str, code: &str) -> Option<NamedTempFile> {
     );
     file.write_all(page.as_bytes()).and_then(|()| file.flush()).ok()?;
     let url = Url::from_file_path(file.path()).ok()?;
-    webbrowser::open(url.as_str()).ok()?;
+    show_in_browser(url.as_str()).ok()?;
     Some(file)
+}
+
+/// Opens an address in the default browser.
+#[cfg(target_os = "macos")]
+fn show_in_browser(url: &str) -> io::Result<()> {
+    let status = Command::new("/usr/bin/open").arg(url).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("open ended with {status}"))) }
+}
+
+/// Opens an address in the default browser.
+#[cfg(not(target_os = "macos"))]
+fn show_in_browser(url: &str) -> io::Result<()> {
+    webbrowser::open(url)
 }
 
 /// Returns whether a browser could show something: on a server, or over ssh, there is no display.
