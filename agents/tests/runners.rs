@@ -320,6 +320,7 @@ async fn the_program_reads_why_its_send_was_refused() {
     assert_eq!(running.exit().await.code, 0);
 }
 
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn an_approved_shutdown_ends_the_program_and_what_it_has_started() {
     let coordinator = Coordinator::start().await;
@@ -615,10 +616,17 @@ async fn try_pid(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u32> {
     timeout(Duration::from_secs(20), reading).await.expect("in time")
 }
 
+#[cfg(not(target_os = "linux"))]
+fn lives(pid: u32) -> bool {
+    kill(Pid::from_raw(pid.cast_signed()), None).is_ok()
+}
+
+#[cfg(target_os = "linux")]
 fn lives(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn sigterm_to_the_runner_ends_the_program_and_its_hidden_descendants() {
     let coordinator = Coordinator::start().await;
@@ -668,6 +676,7 @@ async fn after_two_quick_signals_the_runner_still_reports_the_exit() {
     assert_eq!((report.signal, report.runner_action()), (9, v1::RunnerAction::Sigkill));
 }
 
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn in_a_cgroup_even_hidden_processes_die_with_the_runner() {
     let coordinator = Coordinator::start().await;

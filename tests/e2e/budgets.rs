@@ -174,12 +174,14 @@ async fn fill(world: &World, to: &str, count: usize) {
 }
 
 /// Returns how much memory the coordinator has used at most, in bytes.
+#[cfg(target_os = "linux")]
 fn memory_peak(world: &World) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", world.coordinator.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     peak.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1_024
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_client_that_reads_nothing_holds_bounded_memory_and_blocks_only_itself() {
     let world = World::configured(ROOMY);
@@ -639,6 +641,7 @@ fn strangers_at_one_address_give_up_their_places_and_block_no_one_else() {
     assert!(world.coordinator.metric("teamwire_budget_refusals_total{budget=\"strangers\"}") >= 280.0);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn strangers_with_incomplete_large_requests_hold_bounded_memory_and_block_no_member() {
     let world = World::configured("[network]\nauthentication_timeout = \"1m\"\nrequest_timeout = \"1m\"\n");

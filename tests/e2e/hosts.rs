@@ -2,7 +2,9 @@
 
 use std::{fs, process::Command};
 
-use nix::{sys::signal::Signal, unistd::geteuid};
+use nix::sys::signal::Signal;
+#[cfg(target_os = "linux")]
+use nix::unistd::geteuid;
 use teamwire_client::v1::{self, RequestState};
 
 use crate::{
@@ -214,6 +216,7 @@ fn a_member_of_a_lost_machine_is_ordered_again_elsewhere_and_ends_there_when_it_
     assert_eq!(answered.json()["reply"]["content"], "pong");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn the_join_token_of_a_member_is_in_no_process_list() {
     let world = World::embedded();
@@ -584,6 +587,7 @@ fn make_repository(path: &std::path::Path) {
 }
 
 /// Returns the children of a process that were not reaped.
+#[cfg(target_os = "linux")]
 fn children_of(parent: u32) -> Vec<u32> {
     let child = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
@@ -595,6 +599,7 @@ fn children_of(parent: u32) -> Vec<u32> {
     fs::read_dir("/proc").unwrap().flatten().filter_map(child).collect()
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_host_that_is_the_first_process_of_a_container_reaps_what_its_members_leave() {
     if !geteuid().is_root() {

@@ -232,6 +232,7 @@ fn a_lead_is_asked_before_it_leaves_and_may_hand_over(world: World) {
     world.cli("ann", &["team", "delete", "--yes"]).succeeds();
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_takeover_is_confirmed_at_a_terminal() {
     let world = World::embedded();
@@ -248,6 +249,7 @@ fn a_takeover_is_confirmed_at_a_terminal() {
     assert_eq!(world.member("lead")["incarnation"], 3);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn deletion_is_confirmed_at_a_terminal() {
     let world = World::embedded();

@@ -54,6 +54,7 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     assert!(complete(&["spawn", "bob", "--profile", "c"]).starts_with("claude"), "profiles");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_narrow_terminal_breaks_no_heading() {
     let world = World::embedded();
@@ -78,6 +79,7 @@ fn a_narrow_terminal_breaks_no_heading() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_terminal_shows_what_a_command_waits_for() {
     let world = World::embedded();

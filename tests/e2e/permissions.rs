@@ -10,12 +10,14 @@ use crate::{
 scenarios! {
     a_script_waits_until_its_request_is_refused_or_granted,
     the_named_approver_answers_and_others_cannot,
+    #[cfg(target_os = "linux")]
     a_plan_is_shown_whole_before_it_is_approved_at_a_terminal,
     a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered,
     last_means_the_newest_request_to_the_caller_and_the_answer_says_what_it_decided,
     a_command_for_one_kind_of_request_answers_no_other,
     a_permission_request_appears_everywhere_that_requests_do,
     a_program_reads_what_is_asked_and_grants_it,
+    #[cfg(target_os = "linux")]
     the_command_is_shown_wherever_a_lying_request_can_be_decided,
     a_runner_refuses_an_approver_that_is_not_a_member,
     the_lead_is_asked_until_the_approver_has_joined,
@@ -214,6 +216,7 @@ fn a_permission_request_appears_everywhere_that_requests_do(world: World) {
     assert_eq!((&cancelled["state"], &cancelled["cancel_cause"]), (&"cancelled".into(), &"target_exited".into()));
 }
 
+#[cfg(target_os = "linux")]
 fn the_command_is_shown_wherever_a_lying_request_can_be_decided(world: World) {
     world.create_team("acme");
     world.join("ann");
@@ -249,6 +252,7 @@ fn the_command_is_shown_wherever_a_lying_request_can_be_decided(world: World) {
     shows(&approved.stderr);
 }
 
+#[cfg(target_os = "linux")]
 fn a_plan_is_shown_whole_before_it_is_approved_at_a_terminal(world: World) {
     world.create_team("acme");
     world.join("ann");

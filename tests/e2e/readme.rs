@@ -119,6 +119,7 @@ fn the_steps_that_serve_prints_work_as_printed() {
     assert_eq!(world.member("backend")["state"], "exited");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn the_steps_that_serve_prints_name_its_own_directories() {
     let world = World::embedded();

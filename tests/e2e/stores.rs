@@ -262,6 +262,7 @@ fn a_store_file_that_is_gone_is_not_replaced_by_an_empty_one() {
     world.create_team("acme");
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_coordinator_whose_store_file_was_deleted_confirms_nothing_and_can_be_rescued() {
     let mut world = World::embedded();

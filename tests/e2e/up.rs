@@ -203,6 +203,7 @@ fn a_stopped_coordinator_comes_back_with_its_team() {
     machine.run(&["down"]).succeeds();
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn at_a_terminal_down_says_what_ends_and_ends_nothing_without_a_yes() {
     let machine = FreshMachine::new();

@@ -247,6 +247,7 @@ mod tests {
     async fn shell(script: &str) -> (Process, Lines<BufReader<ChildStdout>>) {
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).stdin(Stdio::null()).stdout(Stdio::piped());
+        #[cfg(target_os = "linux")]
         let _ = nix::sys::prctl::set_child_subreaper(true);
         let mut process = Process::start(command, Arc::default()).await.expect("sh");
         let lines = BufReader::new(process.take_stdout().expect("a pipe")).lines();
@@ -273,6 +274,7 @@ mod tests {
         assert_eq!((exit.code, exit.signal, exit.action), (Some(7), 0, RunnerAction::Sigterm));
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_process_that_wraps_up_in_time_gets_no_signal_even_if_descendants_remain() {
         let script = "trap 'exit 7' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & cat; exit 3";
@@ -307,6 +309,7 @@ mod tests {
         assert_eq!(exit.signal, 9);
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn descendants_that_ignore_sigterm_or_leave_the_group_are_killed_too() {
         let script = "
@@ -326,6 +329,7 @@ mod tests {
         assert!(pids.iter().all(|pid| ProcessEntry::of(*pid).is_none()), "{pids:?}");
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn descendants_of_an_exited_process_can_still_be_ended() {
         let (mut process, mut lines) = shell("setsid sh -c 'echo $$; exec sleep 1000' & exit 3").await;

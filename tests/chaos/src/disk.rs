@@ -6,10 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::{
-    mount::{MntFlags, MsFlags, mount, umount2},
-    unistd::geteuid,
-};
+use nix::unistd::geteuid;
 
 /// The mount option for its size.
 const SIZE: &str = "size=64m";
@@ -27,7 +24,7 @@ impl Disk {
             return Err(io::Error::other("only root can mount a disk: run this as root"));
         }
         fs::create_dir_all(directory)?;
-        mount(Some("tmpfs"), directory, Some("tmpfs"), MsFlags::empty(), Some(SIZE))?;
+        mount(directory)?;
         Ok(Self { directory: directory.to_owned() })
     }
 
@@ -62,8 +59,28 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // A file that is still open disappears with its process.
-        if let Err(error) = umount2(&self.directory, MntFlags::MNT_DETACH) {
+        if let Err(error) = unmount(&self.directory) {
             eprintln!("chaos: {} cannot be unmounted: {error}", self.directory.display());
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn mount(directory: &Path) -> io::Result<()> {
+    Ok(nix::mount::mount(Some("tmpfs"), directory, Some("tmpfs"), nix::mount::MsFlags::empty(), Some(SIZE))?)
+}
+
+#[cfg(target_os = "linux")]
+fn unmount(directory: &Path) -> io::Result<()> {
+    Ok(nix::mount::umount2(directory, nix::mount::MntFlags::MNT_DETACH)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn mount(_: &Path) -> io::Result<()> {
+    Err(io::Error::other(format!("only Linux has disks in memory with {SIZE}: run this on Linux")))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unmount(_: &Path) -> io::Result<()> {
+    Ok(())
 }

@@ -84,6 +84,7 @@ impl Coordinator {
     }
 
     /// Returns the id of its process.
+    #[cfg(target_os = "linux")]
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }

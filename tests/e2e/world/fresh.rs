@@ -1,8 +1,7 @@
 //! A machine with nothing but the binary.
 
 use std::{
-    env, fs,
-    os::unix::fs::{MetadataExt as _, symlink},
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -43,7 +42,13 @@ impl FreshMachine {
     /// A machine without a process table: `/proc` has nothing but the path of teamwire, without which no program finds
     /// its own file. `None`, with a notice, where that is not possible: it takes mount namespaces. CI must give them to
     /// root.
+    #[cfg(target_os = "linux")]
     pub(crate) fn without_process_table() -> Option<Self> {
+        use std::{
+            env,
+            os::unix::fs::{MetadataExt as _, symlink},
+        };
+
         let mut machine = Self::new();
         let proc = machine.path().join("proc");
         fs::create_dir_all(proc.join("self")).unwrap();

@@ -431,9 +431,23 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 }
 
 /// Returns whether a process runs.
+#[cfg(target_os = "linux")]
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
+/// Returns whether a process runs.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let state = ps(&["-o", "stat=", "-p", &pid.to_string()]);
+    !state.trim().is_empty() && !state.trim_start().starts_with('Z')
+}
+
+/// Returns what `ps` prints.
+#[cfg(not(target_os = "linux"))]
+fn ps(options: &[&str]) -> String {
+    String::from_utf8_lossy(&Command::new("ps").args(options).output().unwrap().stdout).into_owned()
 }
 
 /// The beginnings of the names of variables that teamwire and agent programs read.
@@ -491,7 +505,18 @@ fn marked(world: &Path) -> Vec<u32> {
     processes_with(MARK, world)
 }
 
+/// Returns the processes that were started with an environment variable of this value. macOS hides the
+/// environment of system programs, such as `sh`.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn processes_with(name: &str, value: &Path) -> Vec<u32> {
+    let variable = format!(" {name}={}", value.display());
+    let bears_it = |line: &&str| format!("{line} ").contains(&format!("{variable} "));
+    let listed = ps(&["-axEww", "-o", "pid=,command="]);
+    listed.lines().filter(bears_it).filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+}
+
 /// Returns the processes that were started with an environment variable of this value.
+#[cfg(target_os = "linux")]
 pub(crate) fn processes_with(name: &str, value: &Path) -> Vec<u32> {
     let variable = format!("{name}={}", value.display());
     let bears_it = |pid: &u32| {

@@ -56,6 +56,7 @@ impl Runner {
     }
 
     /// Returns the process id of its watchdog. `None` if it has none now.
+    #[cfg(target_os = "linux")]
     pub(crate) fn watchdog(&self) -> Option<u32> {
         let threads = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap().flatten();
         let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
