@@ -1,7 +1,6 @@
 //! What one credential, or one address, can use of a coordinator; and that others are served meanwhile.
 
 use std::{
-    fs,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -176,7 +175,7 @@ async fn fill(world: &World, to: &str, count: usize) {
 /// Returns how much memory the coordinator has used at most, in bytes.
 #[cfg(target_os = "linux")]
 fn memory_peak(world: &World) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", world.coordinator.id())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", world.coordinator.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     peak.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() * 1_024
 }

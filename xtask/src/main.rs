@@ -25,6 +25,7 @@ mod generate;
 mod install;
 mod kubernetes;
 mod lint;
+mod macos;
 mod network;
 mod nightly;
 mod parts;

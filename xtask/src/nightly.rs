@@ -1,7 +1,7 @@
 //! What is too slow for every change.
 
 use crate::{
-    agents, bench, containers, dist, faults, fuzz, kubernetes, lint,
+    agents, bench, containers, dist, faults, fuzz, kubernetes, lint, macos,
     parts::Parts,
     site,
     step::{Failure, beside},
@@ -12,7 +12,7 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 14] = [
+const PARTS: [Part; 15] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
@@ -25,6 +25,7 @@ const PARTS: [Part; 14] = [
     ("kubernetes", kubernetes::test),
     ("containers", containers::test),
     ("packages", dist::check),
+    ("macos", macos::check),
     ("site", site::build),
     ("advisories", lint::advisories),
 ];

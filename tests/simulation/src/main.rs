@@ -8,6 +8,7 @@
 //! Each seed runs in its own process, since some libraries keep counters per process.
 
 mod chaos;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
 mod determinism;
 mod faulty_store;
 mod fleet;

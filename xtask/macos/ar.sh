@@ -1,0 +1,2 @@
+#!/bin/sh
+exec /zig/bin/python -m ziglang ar "$@"
