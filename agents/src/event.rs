@@ -78,6 +78,13 @@ pub enum RunnerEvent {
         /// The request's id.
         request_id: String,
     },
+    /// An agent program has ended a turn with a text that it sent to no one, and is reminded of it.
+    UnsentReminded,
+    /// The runner has sent a text that the program wrote and did not send.
+    TextSent {
+        /// To whom.
+        recipient: String,
+    },
     /// A call that the program asked for, or that the runner made for it, failed.
     NotSent {
         /// Why.
@@ -212,6 +219,8 @@ impl fmt::Display for RunnerEvent {
                  or else run it with --ack written"
             ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
+            Self::UnsentReminded => f.write_str("reminded the program that no one has received what it wrote"),
+            Self::TextSent { recipient } => write!(f, "sent {recipient} what the program wrote and did not send"),
             Self::ShutdownReminded { request_id } => {
                 write!(f, "not answered, so reminded of shutdown request {request_id}")
             }

@@ -65,6 +65,7 @@ func isRead(method string) bool {
 	switch method {
 	case "/teamwire.v1.TeamService/Diagnose",
 		"/teamwire.v1.AccessService/GetCaller",
+		"/teamwire.v1.TeamService/GetLastTurn",
 		"/teamwire.v1.MessageService/GetMessage",
 		"/teamwire.v1.RequestService/GetRequest",
 		"/teamwire.v1.TaskService/GetTask",

@@ -49,6 +49,20 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Keeps the beginning and the end of a text that has more than `max` bytes, with a line between them that says how much is
+/// left out. The result has at most `max` bytes, if that is room for the line.
+pub fn cut_middle(text: &str, max: usize) -> String {
+    /// Room for the line between the two parts.
+    const LINE_BYTES: usize = 48;
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let half = max.saturating_sub(LINE_BYTES) / 2;
+    let head = &text[..text.floor_char_boundary(half)];
+    let tail = &text[text.ceil_char_boundary(text.len() - half)..];
+    format!("{head}\n[{} bytes left out]\n{tail}", text.len() - head.len() - tail.len())
+}
+
 /// Returns a text as one line of at most `max` characters, with an ellipsis if it was longer.
 pub fn shorten(text: &str, max: usize) -> String {
     let one_line = one_line(text);

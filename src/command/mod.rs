@@ -23,6 +23,7 @@ mod inbox;
 mod init;
 mod invite;
 mod join;
+mod last;
 mod leave;
 mod logs;
 mod man;
@@ -183,6 +184,7 @@ enum Command {
     Message(message::Message),
     Doctor(doctor::Doctor),
     Logs(logs::Logs),
+    Last(last::Last),
     History(history::History),
     Audit(audit::Audit),
     Status(status::Status),
@@ -254,6 +256,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Requests(command) => (command.run(&context).await, command.output.json),
         Command::Message(command) => command.run(&context).await,
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
+        Command::Last(command) => (command.run(&context).await, command.output.json),
         Command::Logs(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Audit(command) => (command.run(&context).await, command.output.json),

@@ -83,6 +83,7 @@ impl Send {
         if let Some(typed) = &self.in_reply_to {
             request.in_reply_to = super::id::message(&caller, typed, super::id::Last::ToReplyTo).await?;
         }
+        request.wants_reply = self.wait_reply.is_some();
         let before = match self.wait_reply {
             Some(_) => last_sequence(&caller).await?,
             None => 0,

@@ -1,14 +1,55 @@
 //! What members' programs do and use.
 
-use teamwire_agents::visible::shown_line;
-use teamwire_proto::v1;
+use std::time::{Duration, SystemTime};
 
-use super::{dim, paint, text::date_and_time};
+use teamwire_agents::visible::shown_line;
+use teamwire_proto::{v1, word};
+
+use super::{
+    dim, paint,
+    text::{date_and_time, plain},
+    warning,
+};
 
 /// Prints a line of a member's activity.
 pub(crate) fn activity_line(line: &v1::ActivityLine) {
     let at = paint(dim(), format!("[{}]", date_and_time(line.at.as_ref())));
     anstream::println!("{at} {}", shown_line(&line.text));
+}
+
+/// Prints a turn that has ended, with what the model wrote last.
+pub(crate) fn turn(member: &str, turn: &v1::TurnEnded) {
+    let mut facts = vec![format!("turn {} of life {}", turn.turn, turn.incarnation)];
+    facts.push(format!("ended {}", date_and_time(turn.ended_at.as_ref())));
+    if let Some(lasted) = lasted(turn) {
+        facts.push(format!("took {}", word::age(lasted)));
+    }
+    facts.push(super::count(turn.tool_calls.into(), "tool call"));
+    if let Some(used) = &turn.usage {
+        facts.extend(
+            [tokens(used), cost(used)]
+                .into_iter()
+                .zip(["tokens in/out", ""])
+                .filter_map(|(text, unit)| (!text.is_empty()).then(|| format!("{text} {unit}").trim_end().to_owned())),
+        );
+    }
+    anstream::println!("{}", paint(dim(), format!("{}: {}", plain(member), facts.join(", "))));
+    if !turn.cut_short.is_empty() {
+        anstream::println!("{} {}", paint(warning(), "ended early:"), shown_line(&turn.cut_short));
+    }
+    for file in &turn.files {
+        anstream::println!("{}", paint(dim(), format!("changed {}", shown_line(file))));
+    }
+    match turn.final_text.as_str() {
+        "" => anstream::println!("{}", paint(dim(), "It wrote nothing after its last tool call.")),
+        text => anstream::println!("\n{}", plain(text)),
+    }
+}
+
+/// Returns how long a turn lasted. `None` if that is unknown.
+fn lasted(turn: &v1::TurnEnded) -> Option<Duration> {
+    let at = |at: Option<prost_types::Timestamp>| SystemTime::try_from(at?).ok();
+    at(turn.ended_at)?.duration_since(at(turn.started_at)?).ok()
 }
 
 /// Returns what all members have used together, in all of their lives. `None` if nothing was reported.

@@ -27,7 +27,7 @@ use teamwire_agents::visible::json_line;
 use crate::failure::Failure;
 
 pub(crate) use self::{
-    activity::{activity_line, usage, usage_of_all},
+    activity::{activity_line, turn, usage, usage_of_all},
     audit::audit,
     change::{change, change_json},
     history::{entry, entry_json},

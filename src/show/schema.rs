@@ -106,6 +106,7 @@ const COMMANDS: &[(&str, Prints)] = &[
         Object(&[("token", "string"), ("join_string", "string?"), ("address", "string"), ("expires_at", "string")]),
     ),
     ("join", Object(&[("team", "Team"), ("member", "Member"), ("credential", "string")])),
+    ("last", Message("TurnEnded")),
     ("leave", Object(&[("left", "string"), ("member", "string")])),
     ("logs", Message("ActivityLine")),
     // Changes to the member's state, between the lines.

@@ -24,6 +24,8 @@ fn after_a_compaction_the_agent_knows_who_it_is_and_has_its_tools(setup: Setup) 
     }
     setup.model.add(Rule::when("read a file").says("Noted.").reads(A_LOT));
     setup.model.add(Rule::when(FILL).says("Noted.").reads(TOO_MANY));
+    // Reminders of what was not sent, in which the context does not shrink.
+    setup.model.add(Rule::when("Your last turn sent nothing").says("No.").reads(A_LOT).always());
     let backend = setup.backend(&[]);
     for message in ["read a file", FILL] {
         setup.send(message);

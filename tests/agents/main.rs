@@ -39,6 +39,7 @@ mod outages;
 mod permissions;
 mod plans;
 mod readme;
+mod reports;
 mod shutdowns;
 mod tasks;
 mod up;

@@ -41,6 +41,9 @@ pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> Strin
     if !summary.is_empty() {
         let _ = write!(text, " summary=\"{}\"", attribute(&summary));
     }
+    if message.automatic {
+        let _ = write!(text, " note=\"automatic: its program wrote this at the end of a turn, and did not send it\"");
+    }
     if !message.attachments.is_empty() {
         let uris: Vec<&str> = message.attachments.iter().map(|attachment| attachment.uri.as_str()).collect();
         let _ = write!(text, " attachments=\"{}\"", attribute(&uris.join(" ")));
@@ -95,6 +98,16 @@ pub fn shutdown_reminder(request_id: &str) -> String {
          approve. request_id: {}\n{}",
         escaped(request_id),
         AnswerWith::Tool.shutdown(&escaped(request_id))
+    )
+}
+
+/// Returns what reminds an agent that it has sent nothing to those whose messages it has read.
+pub fn unsent_reminder(senders: &[String]) -> String {
+    let senders: Vec<String> = senders.iter().map(|sender| escaped(sender)).collect();
+    format!(
+        "Your last turn sent nothing, and {} cannot see what you write. If it is meant for someone, send it with SendMessage. If \
+         not, do nothing: the lead gets your text.",
+        senders.join(" and ")
     )
 }
 

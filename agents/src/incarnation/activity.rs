@@ -40,6 +40,13 @@ impl Incarnation<'_> {
         self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(usage));
     }
 
+    /// Reports a turn that has ended. Never waits. Replaces an earlier report that has not been sent.
+    pub(crate) fn turn_ended(&mut self, turn: EndedTurn) {
+        self.turns += 1;
+        let numbered = (self.turns, turn);
+        self.reporter.waiting.send_modify(|waiting| waiting.turn = Some(numbered));
+    }
+
     /// Reports what the program is and does. Never waits. Replaces an earlier report that has not been sent.
     pub(crate) fn program_state(&mut self, state: &ProgramState) {
         self.in_flight.set_in_turn(state.turn_since.is_some());
@@ -61,6 +68,44 @@ impl Incarnation<'_> {
     }
 }
 
+/// A turn of the program that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedTurn {
+    /// `None` if its beginning was not seen.
+    pub(crate) started: Option<Instant>,
+    pub(crate) ended: Instant,
+    /// What the model wrote last. Up to 16 KiB.
+    pub(crate) final_text: String,
+    pub(crate) tool_calls: u32,
+    /// The files that its tools changed.
+    pub(crate) files: Vec<String>,
+    /// `None` if the program does not say.
+    pub(crate) usage: Option<v1::Usage>,
+    /// Why it ended early. Empty if it did not.
+    pub(crate) cut_short: String,
+}
+
+impl EndedTurn {
+    /// Returns the report of this turn of a life.
+    fn report(&self, turn: u64) -> v1::ReportedTurn {
+        v1::ReportedTurn {
+            turn,
+            start_age: self.started.and_then(age),
+            end_age: age(self.ended),
+            final_text: self.final_text.clone(),
+            tool_calls: self.tool_calls,
+            files: self.files.clone(),
+            usage: self.usage,
+            cut_short: self.cut_short.clone(),
+        }
+    }
+}
+
+/// Returns how long ago something was.
+fn age(since: Instant) -> Option<prost_types::Duration> {
+    prost_types::Duration::try_from(since.elapsed()).ok()
+}
+
 /// What a program is and does, as far as its adapter knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProgramState {
@@ -76,7 +121,6 @@ pub(crate) struct ProgramState {
 
 impl ProgramState {
     fn report(&self) -> v1::ReportedProgram {
-        let age = |since: Instant| prost_types::Duration::try_from(since.elapsed()).ok();
         v1::ReportedProgram {
             version: self.version.clone(),
             turn_age: self.turn_since.and_then(age),
@@ -118,6 +162,8 @@ struct UnreportedActivity {
     usage: Option<v1::Usage>,
     failed_turns: Option<v1::FailedTurns>,
     program: Option<ProgramState>,
+    /// A turn that has ended, and its number.
+    turn: Option<(u64, EndedTurn)>,
     /// What was last to be reported of the program.
     known_program: ProgramState,
     /// Nothing will be added.
@@ -140,7 +186,8 @@ impl UnreportedActivity {
     }
 
     fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.usage.is_none() && self.failed_turns.is_none() && self.program.is_none()
+        let has_news = self.usage.is_some() || self.failed_turns.is_some() || self.program.is_some();
+        self.lines.is_empty() && !has_news && self.turn.is_none()
     }
 
     /// Takes out the contents of the next report.
@@ -158,8 +205,14 @@ impl UnreportedActivity {
             }
             lines.extend(self.lines.pop_front());
         }
-        let (usage, failed_turns, program) = (self.usage.take(), self.failed_turns.take(), self.program.take());
-        Report { lines, usage, failed_turns, program, idempotency_key: Uuid::now_v7().to_string() }
+        Report {
+            lines,
+            usage: self.usage.take(),
+            failed_turns: self.failed_turns.take(),
+            program: self.program.take(),
+            turn: self.turn.take(),
+            idempotency_key: Uuid::now_v7().to_string(),
+        }
     }
 }
 
@@ -177,6 +230,7 @@ struct Report {
     usage: Option<v1::Usage>,
     failed_turns: Option<v1::FailedTurns>,
     program: Option<ProgramState>,
+    turn: Option<(u64, EndedTurn)>,
     idempotency_key: String,
 }
 
@@ -188,7 +242,15 @@ impl Report {
         });
         let (failed_turns, idempotency_key) = (self.failed_turns.clone(), self.idempotency_key.clone());
         let program = self.program.as_ref().map(ProgramState::report);
-        v1::ReportActivityRequest { lines: lines.collect(), usage: self.usage, failed_turns, idempotency_key, program }
+        let turn = self.turn.as_ref().map(|(number, turn)| turn.report(*number));
+        v1::ReportActivityRequest {
+            lines: lines.collect(),
+            usage: self.usage,
+            failed_turns,
+            idempotency_key,
+            program,
+            turn,
+        }
     }
 }
 

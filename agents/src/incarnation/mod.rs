@@ -38,7 +38,7 @@ use self::{
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
-    activity::ProgramState,
+    activity::{EndedTurn, ProgramState},
     intake::is_urgent,
     passthrough::Passthrough,
     program::Additions,
@@ -110,6 +110,8 @@ pub(crate) struct Incarnation<'a> {
     /// The last report to the lead that the program failed.
     failure_report: Option<Background<()>>,
     reporter: ActivityReporter,
+    /// How many turns of the program have ended.
+    turns: u64,
     _heartbeat: Background<()>,
 }
 
@@ -172,6 +174,7 @@ impl<'a> Incarnation<'a> {
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
             reporter: ActivityReporter::new(client.clone()),
+            turns: 0,
             client,
             joined,
             options,

@@ -10,7 +10,7 @@
 //! | `check_inbox` | `CheckInbox` |
 //! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
 //! | `teamless` | `TeamCreate`, for a person who is in no team |
-//! | `team` | `TeamStatus`, and the lead's `Invite`, `ForceStop`, `TeamDelete` |
+//! | `team` | `TeamStatus`, and the lead's `Last`, `Invite`, `ForceStop`, `TeamDelete` |
 //! | `spawn` | the lead's `Task`, which starts a teammate |
 
 mod check_inbox;
@@ -57,10 +57,11 @@ pub use self::teamless::{CreateTeam, TeamlessServer};
 use crate::visible::shown_line;
 
 /// The names of all tools of a member.
-pub(crate) const TOOLS: [&str; 13] = [
+pub(crate) const TOOLS: [&str; 14] = [
     "CheckInbox",
     "ForceStop",
     "Invite",
+    "Last",
     "SendMessage",
     "SubmitPlan",
     "Task",
@@ -74,7 +75,7 @@ pub(crate) const TOOLS: [&str; 13] = [
 ];
 
 /// The tools that only the lead gets.
-const FOR_THE_LEAD: [&str; 4] = ["Task", "Invite", "ForceStop", "TeamDelete"];
+const FOR_THE_LEAD: [&str; 5] = ["Task", "Invite", "ForceStop", "Last", "TeamDelete"];
 
 /// The tool that the lead does not get, because plans go to the lead.
 const FOR_TEAMMATES: &str = "SubmitPlan";

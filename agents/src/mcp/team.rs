@@ -1,4 +1,4 @@
-//! `TeamStatus`, and the lead's `Invite`, `ForceStop` and `TeamDelete`.
+//! `TeamStatus`, and the lead's `Last`, `Invite`, `ForceStop` and `TeamDelete`.
 
 use std::{fmt::Write as _, time::SystemTime};
 
@@ -39,6 +39,13 @@ struct ForceStop {
     /// Why you do not ask it.
     #[serde(default)]
     reason: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct Last {
+    /// The teammate.
+    name: String,
 }
 
 #[tool_router(router = team_tools, vis = "pub(super)")]
@@ -95,6 +102,32 @@ impl McpServer {
             "Start it on its machine: `teamwire run {} --join - -- COMMAND`. Give it this join string on its standard input, because \
              other users can see arguments: {}",
             invite.name, reply.join_string
+        ))
+    }
+
+    /// Read what a teammate wrote at the end of its last turn, which may be a report that it did not send to anyone.
+    #[tool(
+        name = "Last",
+        annotations(title = "Read a teammate's last text", read_only_hint = true, open_world_hint = false)
+    )]
+    async fn last(&self, Parameters(last): Parameters<Last>) -> Result<String, String> {
+        let request = v1::GetLastTurnRequest { member: last.name.clone(), ..v1::GetLastTurnRequest::default() };
+        let Some(turn) = self.client.get_last_turn(request).await.map_err(failure)?.turn else {
+            return Ok(format!("No turn of {} has ended yet.", last.name));
+        };
+        let cut_short = match turn.cut_short.as_str() {
+            "" => String::new(),
+            why => format!(" It ended early: {}", escaped(why)),
+        };
+        let said = match turn.final_text.as_str() {
+            "" => "It wrote nothing after its last tool call.".to_owned(),
+            text => format!("It wrote:\n\n{}", escaped(text)),
+        };
+        Ok(format!(
+            "The last turn of {} ended {} ago, with {}.{cut_short} {said}",
+            last.name,
+            age(turn.ended_at.as_ref()),
+            word::count(turn.tool_calls.into(), "tool call"),
         ))
     }
 

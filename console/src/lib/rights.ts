@@ -22,3 +22,10 @@ export function seesAll(): boolean {
   const { caller } = session;
   return !!caller && (caller.kind !== "member" || team.team?.lead === caller.member);
 }
+
+/** Returns whether the person may read what a member's program wrote: the lead, the operator and the member itself may. */
+export function mayReadTurns(member: string): boolean {
+  const { caller } = session;
+  if (caller?.kind === "operator") return true;
+  return caller?.kind === "member" && (caller.member === member || team.team?.lead === caller.member);
+}

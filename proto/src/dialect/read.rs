@@ -258,6 +258,7 @@ fn request(mut fields: Fields, body: Body) -> Result<v1::SendRequest, Refusal> {
             Some(other) => return Err(wrong_type("attachments", "an array of objects", &other)),
         },
         body: Some(body),
+        ..v1::SendRequest::default()
     })
 }
 

@@ -14,7 +14,8 @@ use crate::{
 /// name, or `unknown` for a kind that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they
 /// apply: `to` (as the sender wrote it; `*` for a broadcast), `tool`, `summary`, `content` (also the reason, the plan,
 /// the feedback, the detail, and a notice's sentence), `request_id`, `approve`, `request_expires_at`,
-/// `target_incarnation`, `in_reply_to`, `prompt`, `attachments`, `notice`. Empty fields are left out.
+/// `target_incarnation`, `in_reply_to`, `prompt`, `automatic`, `wants_reply`, `attachments`, `notice`. Empty fields are left
+/// out.
 pub fn write(message: &v1::Message) -> Value {
     let mut json = Map::new();
     let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
@@ -48,8 +49,12 @@ pub fn write(message: &v1::Message) -> Value {
     if message.target_incarnation != 0 {
         json.insert("target_incarnation".to_owned(), json!(message.target_incarnation));
     }
-    if message.prompt {
-        json.insert("prompt".to_owned(), json!(true));
+    for (key, is_set) in
+        [("prompt", message.prompt), ("automatic", message.automatic), ("wants_reply", message.wants_reply)]
+    {
+        if is_set {
+            json.insert(key.to_owned(), json!(true));
+        }
     }
     if !message.attachments.is_empty() {
         json.insert("attachments".to_owned(), message.attachments.iter().map(attachment).collect());

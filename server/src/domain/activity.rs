@@ -4,12 +4,12 @@
 //! that wait for them, and are dropped when the store is full.
 
 use prost::Message as _;
-use teamwire_proto::{id, name::Name, v1};
+use teamwire_proto::{Reason, Refusal, id, name::Name, v1, word::cut_middle};
 
 use super::{
-    identity::{self, Admit, CallerCredentials},
+    identity::{self, Admit, CallerCredentials, Principal},
     page::Page,
-    records::{ActivityRecord, Failed, Program, ToolCall, Used},
+    records::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used},
     streams,
     time::{duration_ms, timestamp},
     topics::Topic,
@@ -22,6 +22,15 @@ pub const LINES_MAX: u64 = 200;
 
 /// How many characters of a line are kept.
 const LINE_CHARS_MAX: usize = 500;
+
+/// How many bytes of the last text of a turn are kept.
+const FINAL_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// How many files of a turn are kept.
+const FILES_MAX: usize = 100;
+
+/// How many characters of a file's path are kept.
+const FILE_CHARS_MAX: usize = 1_000;
 
 /// How many characters of a program's version are kept.
 const VERSION_CHARS_MAX: usize = 100;
@@ -60,8 +69,54 @@ pub fn report(
     if record != before {
         tx.put(name.folded(), &record);
     }
+    if let Some(reported) = &request.turn {
+        turn_ended(tx, &name, incarnation, reported)?;
+    }
     append(tx, &name, incarnation, &request.lines, kept);
     Ok(life.each(before.life, u64::saturating_sub))
+}
+
+/// Takes over what a report says of a turn that has ended, unless a later one is known.
+fn turn_ended(tx: &mut Tx<'_>, name: &Name, incarnation: u64, reported: &v1::ReportedTurn) -> Result<(), RuleError> {
+    let known = tx.read::<LastTurnRecord>(name.folded())?;
+    if known.is_some_and(|known| (known.incarnation, known.turn) >= (incarnation, reported.turn)) {
+        return Ok(());
+    }
+    let cut = |text: &str, chars_max| text.chars().take(chars_max).collect();
+    let ago = |age: &prost_types::Duration| tx.ctx.now_ms.saturating_sub(duration_ms(Some(age)));
+    let record = LastTurnRecord {
+        incarnation,
+        turn: reported.turn,
+        started_ms: reported.start_age.as_ref().map(ago),
+        ended_ms: reported.end_age.as_ref().map_or(tx.ctx.now_ms, ago),
+        final_text: cut_middle(&reported.final_text, FINAL_TEXT_BYTES_MAX),
+        tool_calls: reported.tool_calls,
+        files: reported.files.iter().take(FILES_MAX).map(|file| cut(file, FILE_CHARS_MAX)).collect(),
+        used: reported.usage.as_ref().map(Used::from).unwrap_or_default(),
+        cut_short: cut(&reported.cut_short, LINE_CHARS_MAX),
+    };
+    tx.put(name.folded(), &record);
+    Ok(())
+}
+
+/// Returns the last turn of the member that the caller asks for.
+pub fn last_turn(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::GetLastTurnRequest,
+) -> Result<v1::GetLastTurnResponse, RuleError> {
+    let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
+    if matches!(caller, Principal::Observer) {
+        let text = "An observer's credential does not show what agents write. Use the lead's or the operator's.";
+        return Err(Refusal::new(Reason::NotPermitted, text).into());
+    }
+    let name = team.resolve(&request.member, "member")?.name.clone();
+    let is_own = matches!(&caller, Principal::Member { name: own, .. } if *own == name);
+    if !is_own {
+        caller.lead_only(&format!("read what {name} wrote"))?;
+    }
+    let turn = tx.read::<LastTurnRecord>(name.folded())?.map(|record| record.show());
+    Ok(v1::GetLastTurnResponse { turn })
 }
 
 /// Takes over what a report says of failed turns. `before`: what the previous one said.

@@ -17,9 +17,9 @@ use super::{
     notices,
     quota::{ALARM_AGAIN_BELOW, ALARM_PERCENT, FULL_PERCENT, HeldBytes, REMEDY},
     records::{
-        ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, Life, ObserverRecord,
-        PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord, TeamRecord,
-        UnprocessedRecord, receipt_id,
+        ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, LastTurnRecord, Life,
+        ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord,
+        TeamRecord, UnprocessedRecord, receipt_id,
     },
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
     task::{
@@ -144,6 +144,7 @@ pub fn remove_member(
     tx.delete::<PresenceRecord>(id);
     tx.delete::<UnprocessedRecord>(id);
     tx.delete::<ActivityRecord>(id);
+    tx.delete::<LastTurnRecord>(id);
     tx.delete::<HostRecord>(id);
     tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());

@@ -304,7 +304,10 @@ impl Sending<'_> {
             false => derived_message_id(self.team.id, self.sender, key, self.fingerprint, tx.ctx.now_ms),
         };
         let id = derived.unwrap_or_else(|| tx.new_message_id());
+        let is_direct = body.kind() == Kind::Message;
         v1::Message {
+            automatic: is_direct && self.request.automatic,
+            wants_reply: is_direct && self.request.wants_reply,
             in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
             trace_parent: self.trace_parent.unwrap_or_default().to_owned(),

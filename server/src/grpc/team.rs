@@ -7,7 +7,10 @@ use teamwire_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{admission::Admitted, services::Services};
-use crate::{coordinator::decide::Touches, domain::membership};
+use crate::{
+    coordinator::decide::Touches,
+    domain::{activity, membership},
+};
 
 #[tonic::async_trait]
 impl TeamService for Services {
@@ -139,6 +142,17 @@ impl TeamService for Services {
             None => listed,
         };
         Ok(Response::new(listed))
+    }
+
+    async fn get_last_turn(
+        &self,
+        request: Request<v1::GetLastTurnRequest>,
+    ) -> Result<Response<v1::GetLastTurnResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let team = &request.team;
+        Ok(Response::new(
+            self.coordinator.rule(&who, team, Touches::Team, |tx| activity::last_turn(tx, &who, &request)).await?,
+        ))
     }
 
     async fn force_stop(

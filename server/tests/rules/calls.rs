@@ -5,7 +5,7 @@ use teamwire_proto::{Refusal, v1};
 use teamwire_server::{
     coordinator::{Coordinator, decide::Touches},
     domain::{
-        host,
+        activity, host,
         identity::CallerCredentials,
         membership,
         request::permission,
@@ -28,6 +28,11 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::HeartbeatRequest,
     ) -> Result<v1::HeartbeatResponse, Refusal>;
+    async fn last_turn(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::GetLastTurnRequest,
+    ) -> Result<v1::GetLastTurnResponse, Refusal>;
     async fn set_notice_level(
         &self,
         who: &CallerCredentials,
@@ -86,6 +91,14 @@ impl RuleCalls for Coordinator {
         ask: &v1::HeartbeatRequest,
     ) -> Result<v1::HeartbeatResponse, Refusal> {
         self.rule(who, "", Touches::Team, |tx| membership::heartbeat(tx, who, ask)).await
+    }
+
+    async fn last_turn(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::GetLastTurnRequest,
+    ) -> Result<v1::GetLastTurnResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| activity::last_turn(tx, who, ask)).await
     }
 
     async fn set_notice_level(

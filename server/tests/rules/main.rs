@@ -24,6 +24,7 @@ mod errors;
 mod fillable;
 mod hosts;
 mod identity;
+mod last_turn;
 mod members;
 mod notices;
 mod overtaking;

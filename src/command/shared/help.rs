@@ -15,7 +15,10 @@ const EXAMPLES_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}{afte
 const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Every day",
-        &["init", "up", "down", "status", "send", "inbox", "requests", "approve", "reject", "task", "logs", "console"],
+        &[
+            "init", "up", "down", "status", "send", "inbox", "requests", "approve", "reject", "task", "logs", "last",
+            "console",
+        ],
     ),
     ("To lead a team", &["team", "invite", "spawn", "shutdown", "hosts", "message", "history", "doctor"]),
     ("To be a member, or to run one", &["run", "join", "leave", "setup", "plan", "permission", "notices", "host"]),

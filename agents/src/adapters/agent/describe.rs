@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::protocol::text;
+use crate::visible::shown_line;
 
 /// The fields of a tool's input that say most about a call, the most telling one first. What an agent says about a call
 /// comes after what the call does.
@@ -33,6 +34,18 @@ fn fields(input: &Value) -> String {
         _ => None,
     };
     input.as_object().into_iter().flatten().filter_map(field).collect::<Vec<_>>().join(", ")
+}
+
+/// The most characters of a line about what the program does.
+pub(super) const ACTIVITY_CHARS_MAX: usize = 500;
+
+/// The most characters of the summary of what a member did last.
+pub(super) const SUMMARY_CHARS_MAX: usize = 200;
+
+/// Returns the first line of a text, up to a number of characters, with hidden characters shown as escapes.
+pub(super) fn first_line(text: &str, chars_max: usize) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    shown_line(line).chars().take(chars_max).collect()
 }
 
 #[cfg(test)]

@@ -22,10 +22,12 @@ mod start;
 mod state;
 mod tools;
 pub(crate) mod tried;
+mod turns;
+mod unsent;
 
 use std::{mem, pin::pin, time::Duration};
 
-use teamwire_proto::{v1, word};
+use teamwire_proto::v1;
 use tokio::{
     process::ChildStdout,
     time::{Instant, sleep_until, timeout},
@@ -36,17 +38,20 @@ use self::{
     acp::Acp,
     claude::Claude,
     codex::Codex,
+    describe::{ACTIVITY_CHARS_MAX, SUMMARY_CHARS_MAX, first_line},
     loading::{Loading, Look, TOOLS_MISSING, due},
-    permission_requests::{Answered, PermissionRequests},
+    permission_requests::PermissionRequests,
     prompts::{Failure, Prompts, Rest},
     protocol::{Change, Decision, Event, Outbox, PermissionRequest, Protocol, Usage},
     reminders::Reminders,
     start::{not_resumed, setup, start_tools},
     state::AgentState,
-    tools::{Called, Tools},
+    tools::{Tools, called},
+    turns::Turns,
+    unsent::{Unread, UnsentTexts},
 };
 use crate::{
-    config::{AgentProtocol, Permissions, TOOLS_LOADED_VARIABLE},
+    config::{AgentProtocol, TOOLS_LOADED_VARIABLE},
     event::RunnerEvent,
     exit::{End, Exit, Why},
     incarnation::{Additions, Incarnation, IncarnationEvent, Next, ProgramSession, Refusals},
@@ -57,7 +62,6 @@ use crate::{
         lines::{Lines, Piece, next_piece},
     },
     process::Process,
-    visible::shown_line,
 };
 
 /// How long the program may take to become ready for prompts.
@@ -148,6 +152,8 @@ async fn run_session(
         is_starting_over: false,
         refusals,
         state: AgentState::default(),
+        turns: Turns::default(),
+        unsent: UnsentTexts::new(incarnation.client()),
         loading,
     };
     agent.protocol.start(&mut agent.out);
@@ -198,6 +204,8 @@ struct Agent {
     is_starting_over: bool,
     refusals: Refusals,
     state: AgentState,
+    turns: Turns,
+    unsent: UnsentTexts,
     /// Checks whether the tools are loaded, until they are, if that can be known.
     loading: Option<Loading>,
 }
@@ -213,6 +221,7 @@ impl Agent {
             }
             let takes_prompts = self.is_ready && self.input.accepts_line() && self.protocol.accepts_prompt();
             if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
+                self.turns.begin();
                 self.protocol.prompt(prompt, &mut self.out);
                 self.loading.as_mut().map(Loading::begin);
                 continue;
@@ -236,6 +245,7 @@ impl Agent {
                     self.prompts.remind_of_shutdown(&request_id);
                     incarnation.tell(RunnerEvent::ShutdownReminded { request_id });
                 }
+                unread = self.unsent.next() => self.settle_unsent(unread, incarnation),
                 () = due(&self.loading) => self.look_for_tools(incarnation),
                 () = sleep_until(ready_by), if !is_ready => {
                     let seconds = READY_DEADLINE.as_secs();
@@ -337,6 +347,10 @@ impl Agent {
             if let Change::Version(version) = &change {
                 incarnation.tell(RunnerEvent::ProgramVersion { version: version.clone() });
             }
+            if let Change::CallBegan { line, .. } = &change {
+                self.unsent.call_began(line);
+            }
+            self.turns.change(&change);
             self.state.change(change);
         }
         incarnation.program_state(&self.state.report(self.prompts.is_in_turn()));
@@ -354,7 +368,12 @@ impl Agent {
                 }
             }
             Event::Taken(_) => {}
+            Event::TurnEnded(end) => {
+                self.unsent.wrote(&end.final_text);
+                incarnation.turn_ended(self.turns.end(&end));
+            }
             Event::Usage(usage) => {
+                self.turns.used(usage);
                 incarnation.carried.session.usage = self.used_before.plus(usage).into();
                 incarnation.usage(usage.into());
             }
@@ -364,8 +383,12 @@ impl Agent {
                 }
             }
             Event::Processed(id) => {
-                let asked = self.prompts.processed(id, incarnation);
+                let (asked, taken) = self.prompts.processed(id, incarnation);
                 self.reminders.turn_ended(asked);
+                self.unsent.took(taken);
+                if !self.prompts.is_in_turn() {
+                    self.unsent.turn_ended();
+                }
                 incarnation.keep_program_session();
                 self.refusals.succeeded();
                 incarnation.failed_turns(0, "");
@@ -450,26 +473,13 @@ impl Agent {
         self.is_broken |= next == Next::Stop;
     }
 
-    fn permission_wanted(&mut self, request: PermissionRequest, incarnation: &mut Incarnation<'_>) {
-        let what = first_line(&word::permission(&request.tool, &request.detail, &request.summary), ACTIVITY_CHARS_MAX);
-        match incarnation.config.agent.permissions {
-            Permissions::Ask => {
-                incarnation.tell(RunnerEvent::PermissionAsked { what });
-                self.permission_requests.ask_for_permission(request, incarnation);
+    fn settle_unsent(&mut self, unread: Unread, incarnation: &mut Incarnation<'_>) {
+        match unread {
+            Unread::Remind(senders) => {
+                self.prompts.remind_of_unsent(&senders);
+                incarnation.tell(RunnerEvent::UnsentReminded);
             }
-            Permissions::Allow => self.protocol.decide(&request.key, Decision::Allow, &mut self.out),
-            Permissions::Deny => {
-                incarnation.tell(RunnerEvent::PermissionRefused { what });
-                let why = "This teammate may not do that: its runner refuses all permissions.".to_owned();
-                self.protocol.decide(&request.key, Decision::Deny(why), &mut self.out);
-            }
-        }
-    }
-
-    fn apply(&mut self, answered: Answered, incarnation: &mut Incarnation<'_>) {
-        match answered {
-            Answered::Asked(request_id) => incarnation.note_own_request(request_id),
-            Answered::Decided(key, decision) => self.protocol.decide(&key, decision, &mut self.out),
+            Unread::Sent(recipient) => incarnation.tell(RunnerEvent::TextSent { recipient }),
         }
     }
 }
@@ -477,24 +487,4 @@ impl Agent {
 /// Reports what the person who runs the program should know.
 fn warn(incarnation: &Incarnation<'_>, detail: &str) {
     incarnation.tell(RunnerEvent::AgentWarning { detail: first_line(detail, ACTIVITY_CHARS_MAX) });
-}
-
-/// The most characters of a line about what the program does.
-const ACTIVITY_CHARS_MAX: usize = 500;
-
-/// The most characters of the summary of what a member did last.
-const SUMMARY_CHARS_MAX: usize = 200;
-
-/// Returns the first line of a text, up to a number of characters, with hidden characters shown as escapes.
-fn first_line(text: &str, chars_max: usize) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    shown_line(line).chars().take(chars_max).collect()
-}
-
-/// Waits for the next result of a tool, and forever without tools. Cancel-safe.
-async fn called(tools: &mut Option<Tools>) -> Called {
-    match tools {
-        Some(tools) => tools.next().await,
-        None => std::future::pending().await,
-    }
 }

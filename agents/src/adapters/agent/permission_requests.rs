@@ -3,15 +3,19 @@
 use std::{collections::HashMap, future::pending, time::Duration};
 
 use teamwire_client::{Client, Error, Reason, message};
-use teamwire_proto::v1::{self, RequestState, send_request::Body};
+use teamwire_proto::{
+    v1::{self, RequestState, send_request::Body},
+    word,
+};
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    first_line,
+    Agent,
+    describe::{ACTIVITY_CHARS_MAX, first_line},
     protocol::{Decision, PermissionRequest},
 };
-use crate::{agent_text::escaped, incarnation::Incarnation};
+use crate::{agent_text::escaped, config::Permissions, event::RunnerEvent, incarnation::Incarnation};
 
 /// How long one wait for a decision lasts. The request's own deadline ends it earlier.
 const WAIT: Duration = Duration::from_secs(3_600);
@@ -178,4 +182,29 @@ async fn decision(client: &Client, request_id: &str) -> Decision {
 
 fn failure(error: &Error) -> String {
     format!("The team could not be asked, so this counts as a no. {error}")
+}
+
+impl Agent {
+    pub(super) fn permission_wanted(&mut self, request: PermissionRequest, incarnation: &mut Incarnation<'_>) {
+        let what = first_line(&word::permission(&request.tool, &request.detail, &request.summary), ACTIVITY_CHARS_MAX);
+        match incarnation.config.agent.permissions {
+            Permissions::Ask => {
+                incarnation.tell(RunnerEvent::PermissionAsked { what });
+                self.permission_requests.ask_for_permission(request, incarnation);
+            }
+            Permissions::Allow => self.protocol.decide(&request.key, Decision::Allow, &mut self.out),
+            Permissions::Deny => {
+                incarnation.tell(RunnerEvent::PermissionRefused { what });
+                let why = "This teammate may not do that: its runner refuses all permissions.".to_owned();
+                self.protocol.decide(&request.key, Decision::Deny(why), &mut self.out);
+            }
+        }
+    }
+
+    pub(super) fn apply(&mut self, answered: Answered, incarnation: &mut Incarnation<'_>) {
+        match answered {
+            Answered::Asked(request_id) => incarnation.note_own_request(request_id),
+            Answered::Decided(key, decision) => self.protocol.decide(&key, decision, &mut self.out),
+        }
+    }
 }

@@ -12,7 +12,10 @@ use teamwire_client::Delivery;
 use teamwire_proto::v1;
 use tokio::time::{Instant, sleep_until};
 
-use super::protocol::{Prompt, PromptId};
+use super::{
+    protocol::{Prompt, PromptId},
+    unsent::Taken,
+};
 use crate::{
     agent_text::{self, AnswerWith},
     incarnation::{Incarnation, is_urgent},
@@ -159,13 +162,18 @@ impl Prompts {
     }
 
     /// Records that the turn that took a prompt has ended, and acknowledges its messages. Returns the shutdown request
-    /// that was among them.
-    pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) -> Option<String> {
-        let mut asked = None;
+    /// that was among them, and the messages that expect something.
+    pub(super) fn processed(
+        &mut self,
+        id: PromptId,
+        incarnation: &mut Incarnation<'_>,
+    ) -> (Option<String>, Vec<Taken>) {
+        let (mut asked, mut taken) = (None, Vec::new());
         for item in self.in_hand.remove(&id).unwrap_or_default() {
             match item {
                 Item::Message(delivery) => {
                     incarnation.processed(&delivery.message.id);
+                    taken.extend(Taken::of(&delivery));
                     if is_urgent(&delivery) {
                         asked = Some(delivery.message.request_id.clone());
                     }
@@ -181,7 +189,7 @@ impl Prompts {
         self.attempts = 0;
         self.in_a_row = 0;
         self.delays = delays();
-        asked
+        (asked, taken)
     }
 
     /// Returns whether the program has a prompt in hand.
@@ -192,6 +200,11 @@ impl Prompts {
     /// Reminds the agent of a request to shut down, ahead of what waits.
     pub(super) fn remind_of_shutdown(&mut self, request_id: &str) {
         self.waiting.push_front(Item::Reminder(agent_text::shutdown_reminder(request_id)));
+    }
+
+    /// Reminds the agent that it has sent nothing to the senders of what it has read.
+    pub(super) fn remind_of_unsent(&mut self, senders: &[String]) {
+        self.waiting.push_back(Item::Reminder(agent_text::unsent_reminder(senders)));
     }
 
     /// Puts a prompt back that was not processed. `None` if the prompt is not in hand.

@@ -142,6 +142,8 @@ pub(super) enum Event {
     Processed(PromptId),
     /// The prompt was not processed: the turn failed, or the program dropped it. It must be handed over again.
     Failed(PromptId, String),
+    /// A turn has ended. What it took is reported as processed or failed after this.
+    TurnEnded(TurnEnd),
     /// One line about what the program does: a tool call, or the first line of a text.
     Activity(String),
     /// What the program has used since its process started.
@@ -178,6 +180,23 @@ pub(super) enum Event {
     /// The protocol cannot continue. The runner ends the program and does not restart it, because it would fail in the
     /// same way.
     Broken(String),
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TurnEnd {
+    /// What the model wrote after its last tool call. Empty if nothing.
+    pub(super) final_text: String,
+    /// Why it ended early. Empty if it did not.
+    pub(super) cut_short: String,
+}
+
+#[cfg(test)]
+impl Event {
+    /// Returns the event of a turn that has ended with a text.
+    pub(super) fn ended(final_text: &str) -> Self {
+        Self::TurnEnded(TurnEnd { final_text: final_text.to_owned(), ..TurnEnd::default() })
+    }
 }
 
 /// What a program asks permission for.
@@ -271,6 +290,8 @@ pub(super) enum Change {
     CallBegan { key: String, line: String },
     /// A tool call has ended.
     CallEnded { key: String },
+    /// A tool has changed a file, or is about to.
+    FileChanged(String),
     /// Something keeps it from its work. Empty if nothing does any longer.
     Trouble(String),
 }

@@ -2,7 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::{ACTIVITY_CHARS_MAX, first_line, protocol::Change};
+use super::{
+    describe::{ACTIVITY_CHARS_MAX, first_line},
+    protocol::Change,
+};
 use crate::incarnation::ProgramState;
 
 /// Follows what the program does.
@@ -25,6 +28,7 @@ impl AgentState {
                 self.calls.push((key, first_line(&line, ACTIVITY_CHARS_MAX), Instant::now()));
             }
             Change::CallEnded { key } => self.calls.retain(|(known, ..)| *known != key),
+            Change::FileChanged(_) => {}
             Change::Trouble(trouble) => self.state.trouble = first_line(&trouble, ACTIVITY_CHARS_MAX),
         }
     }

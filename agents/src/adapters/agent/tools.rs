@@ -96,6 +96,14 @@ fn failed(text: String) -> ToolResult {
     ToolResult { text, is_error: true }
 }
 
+/// Waits for the next result of a tool, and forever without tools. Cancel-safe.
+pub(super) async fn called(tools: &mut Option<Tools>) -> Called {
+    match tools {
+        Some(tools) => tools.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

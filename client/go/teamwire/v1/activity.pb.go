@@ -466,6 +466,237 @@ func (x *ReportedLine) GetAge() *durationpb.Duration {
 	return nil
 }
 
+// A turn of a member's program that has ended. A turn lasts until the model has nothing left to do. The texts come from the program
+// and may contain any character.
+type TurnEnded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the turns of one life of the member from 1.
+	Turn uint64 `protobuf:"varint,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	// That life.
+	Incarnation uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// When it began, by the clock of the store. Absent if the program does not say.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When it ended, by the clock of the store.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// What the model wrote last, after its last tool call. Up to 16 KiB; of a longer text, the beginning and the end, with a line
+	// between them that says how many bytes are left out. Empty if it wrote nothing.
+	FinalText string `protobuf:"bytes,5,opt,name=final_text,json=finalText,proto3" json:"final_text,omitempty"`
+	// How many tool calls it made.
+	ToolCalls uint32 `protobuf:"varint,6,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// The paths of files that it changed with its tools, up to 100 of up to 1,000 characters. Changes made by shell commands are not
+	// among them.
+	Files []string `protobuf:"bytes,7,rep,name=files,proto3" json:"files,omitempty"`
+	// What it used. Absent if the program does not say.
+	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Why it ended early, as one line of up to 500 characters. Empty if it did not.
+	CutShort      string `protobuf:"bytes,9,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnEnded) Reset() {
+	*x = TurnEnded{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnEnded) ProtoMessage() {}
+
+func (x *TurnEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnEnded.ProtoReflect.Descriptor instead.
+func (*TurnEnded) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TurnEnded) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *TurnEnded) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *TurnEnded) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *TurnEnded) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *TurnEnded) GetFinalText() string {
+	if x != nil {
+		return x.FinalText
+	}
+	return ""
+}
+
+func (x *TurnEnded) GetToolCalls() uint32 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *TurnEnded) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *TurnEnded) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *TurnEnded) GetCutShort() string {
+	if x != nil {
+		return x.CutShort
+	}
+	return ""
+}
+
+// What a report says of a turn. See TurnEnded.
+type ReportedTurn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Counts the turns of this life from 1. A turn with a lower number than the one that the coordinator has changes
+	// nothing.
+	Turn uint64 `protobuf:"varint,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	// Optional. The time from its beginning to this call.
+	StartAge *durationpb.Duration `protobuf:"bytes,2,opt,name=start_age,json=startAge,proto3" json:"start_age,omitempty"`
+	// Optional. The time from its end to this call. Absent if it has just ended.
+	EndAge *durationpb.Duration `protobuf:"bytes,3,opt,name=end_age,json=endAge,proto3" json:"end_age,omitempty"`
+	// Optional. The coordinator keeps 16 KiB of it: see TurnEnded.final_text.
+	FinalText string `protobuf:"bytes,4,opt,name=final_text,json=finalText,proto3" json:"final_text,omitempty"`
+	// Optional.
+	ToolCalls uint32 `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// Optional. The coordinator keeps the first 100, and the first 1,000 characters of each.
+	Files []string `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
+	// Optional.
+	Usage *Usage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Optional. The coordinator keeps the first 500 characters.
+	CutShort      string `protobuf:"bytes,8,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportedTurn) Reset() {
+	*x = ReportedTurn{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportedTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportedTurn) ProtoMessage() {}
+
+func (x *ReportedTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportedTurn.ProtoReflect.Descriptor instead.
+func (*ReportedTurn) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ReportedTurn) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *ReportedTurn) GetStartAge() *durationpb.Duration {
+	if x != nil {
+		return x.StartAge
+	}
+	return nil
+}
+
+func (x *ReportedTurn) GetEndAge() *durationpb.Duration {
+	if x != nil {
+		return x.EndAge
+	}
+	return nil
+}
+
+func (x *ReportedTurn) GetFinalText() string {
+	if x != nil {
+		return x.FinalText
+	}
+	return ""
+}
+
+func (x *ReportedTurn) GetToolCalls() uint32 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *ReportedTurn) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ReportedTurn) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *ReportedTurn) GetCutShort() string {
+	if x != nil {
+		return x.CutShort
+	}
+	return ""
+}
+
 // The request of TeamService.ReportActivity.
 type ReportActivityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -480,14 +711,16 @@ type ReportActivityRequest struct {
 	// Optional. Whether the program's turns are failing. Absent means no change.
 	FailedTurns *FailedTurns `protobuf:"bytes,4,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
 	// Optional. What the program is and does. Absent means no change.
-	Program       *ReportedProgram `protobuf:"bytes,5,opt,name=program,proto3" json:"program,omitempty"`
+	Program *ReportedProgram `protobuf:"bytes,5,opt,name=program,proto3" json:"program,omitempty"`
+	// Optional. The turn that has ended. Absent means no change.
+	Turn          *ReportedTurn `protobuf:"bytes,6,opt,name=turn,proto3" json:"turn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportActivityRequest) Reset() {
 	*x = ReportActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +732,7 @@ func (x *ReportActivityRequest) String() string {
 func (*ReportActivityRequest) ProtoMessage() {}
 
 func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +745,7 @@ func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityRequest.ProtoReflect.Descriptor instead.
 func (*ReportActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReportActivityRequest) GetLines() []*ReportedLine {
@@ -550,6 +783,13 @@ func (x *ReportActivityRequest) GetProgram() *ReportedProgram {
 	return nil
 }
 
+func (x *ReportActivityRequest) GetTurn() *ReportedTurn {
+	if x != nil {
+		return x.Turn
+	}
+	return nil
+}
+
 // The reply of TeamService.ReportActivity.
 type ReportActivityResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -559,7 +799,7 @@ type ReportActivityResponse struct {
 
 func (x *ReportActivityResponse) Reset() {
 	*x = ReportActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +811,7 @@ func (x *ReportActivityResponse) String() string {
 func (*ReportActivityResponse) ProtoMessage() {}
 
 func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +824,7 @@ func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityResponse.ProtoReflect.Descriptor instead.
 func (*ReportActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{9}
 }
 
 // The request of TeamService.ListActivity.
@@ -609,7 +849,7 @@ type ListActivityRequest struct {
 
 func (x *ListActivityRequest) Reset() {
 	*x = ListActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +861,7 @@ func (x *ListActivityRequest) String() string {
 func (*ListActivityRequest) ProtoMessage() {}
 
 func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +874,7 @@ func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityRequest.ProtoReflect.Descriptor instead.
 func (*ListActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListActivityRequest) GetTeam() string {
@@ -694,7 +934,7 @@ type ListActivityResponse struct {
 
 func (x *ListActivityResponse) Reset() {
 	*x = ListActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +946,7 @@ func (x *ListActivityResponse) String() string {
 func (*ListActivityResponse) ProtoMessage() {}
 
 func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +959,7 @@ func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityResponse.ProtoReflect.Descriptor instead.
 func (*ListActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListActivityResponse) GetLines() []*ActivityLine {
@@ -741,6 +981,107 @@ func (x *ListActivityResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+// The request of TeamService.GetLastTurn.
+type GetLastTurnRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Required. The member: see DirectMessage.recipient.
+	Member        string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLastTurnRequest) Reset() {
+	*x = GetLastTurnRequest{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLastTurnRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLastTurnRequest) ProtoMessage() {}
+
+func (x *GetLastTurnRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLastTurnRequest.ProtoReflect.Descriptor instead.
+func (*GetLastTurnRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GetLastTurnRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *GetLastTurnRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+// The reply of TeamService.GetLastTurn.
+type GetLastTurnResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The turn that ended last. Absent if none has ended.
+	Turn          *TurnEnded `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLastTurnResponse) Reset() {
+	*x = GetLastTurnResponse{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLastTurnResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLastTurnResponse) ProtoMessage() {}
+
+func (x *GetLastTurnResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLastTurnResponse.ProtoReflect.Descriptor instead.
+func (*GetLastTurnResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GetLastTurnResponse) GetTurn() *TurnEnded {
+	if x != nil {
+		return x.Turn
+	}
+	return nil
 }
 
 var File_teamwire_v1_activity_proto protoreflect.FileDescriptor
@@ -779,13 +1120,38 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tR\x04text\"O\n" +
 	"\fReportedLine\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
-	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\x90\x02\n" +
+	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\xce\x02\n" +
+	"\tTurnEnded\x12\x12\n" +
+	"\x04turn\x18\x01 \x01(\x04R\x04turn\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1d\n" +
+	"\n" +
+	"final_text\x18\x05 \x01(\tR\tfinalText\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\x06 \x01(\rR\ttoolCalls\x12\x14\n" +
+	"\x05files\x18\a \x03(\tR\x05files\x12(\n" +
+	"\x05usage\x18\b \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12\x1b\n" +
+	"\tcut_short\x18\t \x01(\tR\bcutShort\"\xa9\x02\n" +
+	"\fReportedTurn\x12\x12\n" +
+	"\x04turn\x18\x01 \x01(\x04R\x04turn\x126\n" +
+	"\tstart_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bstartAge\x122\n" +
+	"\aend_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06endAge\x12\x1d\n" +
+	"\n" +
+	"final_text\x18\x04 \x01(\tR\tfinalText\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\x12\x14\n" +
+	"\x05files\x18\x06 \x03(\tR\x05files\x12(\n" +
+	"\x05usage\x18\a \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12\x1b\n" +
+	"\tcut_short\x18\b \x01(\tR\bcutShort\"\xbf\x02\n" +
 	"\x15ReportActivityRequest\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ReportedLineR\x05lines\x12(\n" +
 	"\x05usage\x18\x02 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12;\n" +
 	"\ffailed_turns\x18\x04 \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x126\n" +
-	"\aprogram\x18\x05 \x01(\v2\x1c.teamwire.v1.ReportedProgramR\aprogram\"\x18\n" +
+	"\aprogram\x18\x05 \x01(\v2\x1c.teamwire.v1.ReportedProgramR\aprogram\x12-\n" +
+	"\x04turn\x18\x06 \x01(\v2\x19.teamwire.v1.ReportedTurnR\x04turn\"\x18\n" +
 	"\x16ReportActivityResponse\"\xdd\x01\n" +
 	"\x13ListActivityRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
@@ -798,7 +1164,12 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x14ListActivityResponse\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ActivityLineR\x05lines\x12#\n" +
 	"\rlast_sequence\x18\x02 \x01(\x04R\flastSequence\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageTokenB`\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"@\n" +
+	"\x12GetLastTurnRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\"A\n" +
+	"\x13GetLastTurnResponse\x12*\n" +
+	"\x04turn\x18\x01 \x01(\v2\x16.teamwire.v1.TurnEndedR\x04turnB`\n" +
 	"\x0eio.teamwire.v1B\rActivityProtoP\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -813,7 +1184,7 @@ func file_teamwire_v1_activity_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_activity_proto_rawDescData
 }
 
-var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_teamwire_v1_activity_proto_goTypes = []any{
 	(*Usage)(nil),                  // 0: teamwire.v1.Usage
 	(*FailedTurns)(nil),            // 1: teamwire.v1.FailedTurns
@@ -821,32 +1192,44 @@ var file_teamwire_v1_activity_proto_goTypes = []any{
 	(*ReportedProgram)(nil),        // 3: teamwire.v1.ReportedProgram
 	(*ActivityLine)(nil),           // 4: teamwire.v1.ActivityLine
 	(*ReportedLine)(nil),           // 5: teamwire.v1.ReportedLine
-	(*ReportActivityRequest)(nil),  // 6: teamwire.v1.ReportActivityRequest
-	(*ReportActivityResponse)(nil), // 7: teamwire.v1.ReportActivityResponse
-	(*ListActivityRequest)(nil),    // 8: teamwire.v1.ListActivityRequest
-	(*ListActivityResponse)(nil),   // 9: teamwire.v1.ListActivityResponse
-	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 11: google.protobuf.Duration
+	(*TurnEnded)(nil),              // 6: teamwire.v1.TurnEnded
+	(*ReportedTurn)(nil),           // 7: teamwire.v1.ReportedTurn
+	(*ReportActivityRequest)(nil),  // 8: teamwire.v1.ReportActivityRequest
+	(*ReportActivityResponse)(nil), // 9: teamwire.v1.ReportActivityResponse
+	(*ListActivityRequest)(nil),    // 10: teamwire.v1.ListActivityRequest
+	(*ListActivityResponse)(nil),   // 11: teamwire.v1.ListActivityResponse
+	(*GetLastTurnRequest)(nil),     // 12: teamwire.v1.GetLastTurnRequest
+	(*GetLastTurnResponse)(nil),    // 13: teamwire.v1.GetLastTurnResponse
+	(*timestamppb.Timestamp)(nil),  // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
 }
 var file_teamwire_v1_activity_proto_depIdxs = []int32{
-	10, // 0: teamwire.v1.FailedTurns.since:type_name -> google.protobuf.Timestamp
-	10, // 1: teamwire.v1.Program.turn_since:type_name -> google.protobuf.Timestamp
-	10, // 2: teamwire.v1.Program.tool_since:type_name -> google.protobuf.Timestamp
-	11, // 3: teamwire.v1.ReportedProgram.turn_age:type_name -> google.protobuf.Duration
-	11, // 4: teamwire.v1.ReportedProgram.tool_age:type_name -> google.protobuf.Duration
-	10, // 5: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
-	11, // 6: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
-	5,  // 7: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
-	0,  // 8: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
-	1,  // 9: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
-	3,  // 10: teamwire.v1.ReportActivityRequest.program:type_name -> teamwire.v1.ReportedProgram
-	11, // 11: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
-	4,  // 12: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	14, // 0: teamwire.v1.FailedTurns.since:type_name -> google.protobuf.Timestamp
+	14, // 1: teamwire.v1.Program.turn_since:type_name -> google.protobuf.Timestamp
+	14, // 2: teamwire.v1.Program.tool_since:type_name -> google.protobuf.Timestamp
+	15, // 3: teamwire.v1.ReportedProgram.turn_age:type_name -> google.protobuf.Duration
+	15, // 4: teamwire.v1.ReportedProgram.tool_age:type_name -> google.protobuf.Duration
+	14, // 5: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
+	15, // 6: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
+	14, // 7: teamwire.v1.TurnEnded.started_at:type_name -> google.protobuf.Timestamp
+	14, // 8: teamwire.v1.TurnEnded.ended_at:type_name -> google.protobuf.Timestamp
+	0,  // 9: teamwire.v1.TurnEnded.usage:type_name -> teamwire.v1.Usage
+	15, // 10: teamwire.v1.ReportedTurn.start_age:type_name -> google.protobuf.Duration
+	15, // 11: teamwire.v1.ReportedTurn.end_age:type_name -> google.protobuf.Duration
+	0,  // 12: teamwire.v1.ReportedTurn.usage:type_name -> teamwire.v1.Usage
+	5,  // 13: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
+	0,  // 14: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
+	1,  // 15: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
+	3,  // 16: teamwire.v1.ReportActivityRequest.program:type_name -> teamwire.v1.ReportedProgram
+	7,  // 17: teamwire.v1.ReportActivityRequest.turn:type_name -> teamwire.v1.ReportedTurn
+	15, // 18: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
+	4,  // 19: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
+	6,  // 20: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_activity_proto_init() }
@@ -861,7 +1244,7 @@ func file_teamwire_v1_activity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_activity_proto_rawDesc), len(file_teamwire_v1_activity_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1797,6 +1797,11 @@ type Message struct {
 	// Set by the coordinator. If true, this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects
 	// no reply.
 	Prompt bool `protobuf:"varint,12,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Set by the sender. If true, the runner of the sender sent it: it is what the sender's program wrote at the end of a turn, which
+	// the program itself did not send. It expects no reply.
+	Automatic bool `protobuf:"varint,13,opt,name=automatic,proto3" json:"automatic,omitempty"`
+	// Set by the sender. If true, the sender waits for a reply, such as `teamwire send --wait-reply`.
+	WantsReply bool `protobuf:"varint,14,opt,name=wants_reply,json=wantsReply,proto3" json:"wants_reply,omitempty"`
 	// What the message says.
 	//
 	// Types that are valid to be assigned to Body:
@@ -1926,6 +1931,20 @@ func (x *Message) GetTraceParent() string {
 func (x *Message) GetPrompt() bool {
 	if x != nil {
 		return x.Prompt
+	}
+	return false
+}
+
+func (x *Message) GetAutomatic() bool {
+	if x != nil {
+		return x.Automatic
+	}
+	return false
+}
+
+func (x *Message) GetWantsReply() bool {
+	if x != nil {
+		return x.WantsReply
 	}
 	return false
 }
@@ -2116,6 +2135,10 @@ type SendRequest struct {
 	InReplyTo string `protobuf:"bytes,3,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
 	// Optional. Up to 16.
 	Attachments []*Attachment `protobuf:"bytes,4,rep,name=attachments,proto3" json:"attachments,omitempty"`
+	// Optional. See Message.automatic. Only for a message to one member; ignored otherwise.
+	Automatic bool `protobuf:"varint,5,opt,name=automatic,proto3" json:"automatic,omitempty"`
+	// Optional. See Message.wants_reply. Only for a message to one member; ignored otherwise.
+	WantsReply bool `protobuf:"varint,6,opt,name=wants_reply,json=wantsReply,proto3" json:"wants_reply,omitempty"`
 	// Required: INVALID_TYPE when absent. What to send.
 	//
 	// Types that are valid to be assigned to Body:
@@ -2189,6 +2212,20 @@ func (x *SendRequest) GetAttachments() []*Attachment {
 		return x.Attachments
 	}
 	return nil
+}
+
+func (x *SendRequest) GetAutomatic() bool {
+	if x != nil {
+		return x.Automatic
+	}
+	return false
+}
+
+func (x *SendRequest) GetWantsReply() bool {
+	if x != nil {
+		return x.WantsReply
+	}
+	return false
 }
 
 func (x *SendRequest) GetBody() isSendRequest_Body {
@@ -3484,7 +3521,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x94\x0e\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xd3\x0e\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -3501,7 +3538,10 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\vattachments\x18\n" +
 	" \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x12!\n" +
 	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x12\x16\n" +
-	"\x06prompt\x18\f \x01(\bR\x06prompt\x12j\n" +
+	"\x06prompt\x18\f \x01(\bR\x06prompt\x12\x1c\n" +
+	"\tautomatic\x18\r \x01(\bR\tautomatic\x12\x1f\n" +
+	"\vwants_reply\x18\x0e \x01(\bR\n" +
+	"wantsReply\x12j\n" +
 	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB2\x92\xb5\x18.\n" +
 	"\amessage\x12\acontent\x1a\x18one member, or team-lead0\x01H\x00R\amessage\x12f\n" +
 	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastB.\x92\xb5\x18*\n" +
@@ -3523,12 +3563,15 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"spawnOrder\x12_\n" +
 	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n" +
 	"\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00R\x06noticeB\x06\n" +
-	"\x04body\"\x8e\x06\n" +
+	"\x04body\"\xcd\x06\n" +
 	"\vSendRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x1e\n" +
 	"\vin_reply_to\x18\x03 \x01(\tR\tinReplyTo\x129\n" +
-	"\vattachments\x18\x04 \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x126\n" +
+	"\vattachments\x18\x04 \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x12\x1c\n" +
+	"\tautomatic\x18\x05 \x01(\bR\tautomatic\x12\x1f\n" +
+	"\vwants_reply\x18\x06 \x01(\bR\n" +
+	"wantsReply\x126\n" +
 	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageH\x00R\amessage\x126\n" +
 	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastH\x00R\tbroadcast\x12I\n" +
 	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestH\x00R\x0fshutdownRequest\x12L\n" +

@@ -3158,7 +3158,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\x9f\f\n" +
+	"\rACTIVITY_IDLE\x10\x022\x80\r\n" +
 	"\vTeamService\x12l\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
@@ -3187,7 +3187,9 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x0eReportActivity\x12\".teamwire.v1.ReportActivityRequest\x1a#.teamwire.v1.ReportActivityResponse\"\f\x8a\xb5\x18\x05\n" +
 	"\x01\x01\x10\x01\x90\x02\x02\x12c\n" +
 	"\fListActivity\x12 .teamwire.v1.ListActivityRequest\x1a!.teamwire.v1.ListActivityResponse\"\x0e\x8a\xb5\x18\a\n" +
-	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12g\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12_\n" +
+	"\vGetLastTurn\x12\x1f.teamwire.v1.GetLastTurnRequest\x1a .teamwire.v1.GetLastTurnResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x01\x12g\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x1b\x8a\xb5\x18\x14\n" +
 	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x90\x02\x02\x12^\n" +
 	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\"\x18\x8a\xb5\x18\x14\n" +
@@ -3261,8 +3263,10 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(*Program)(nil),                // 47: teamwire.v1.Program
 	(*ReportActivityRequest)(nil),  // 48: teamwire.v1.ReportActivityRequest
 	(*ListActivityRequest)(nil),    // 49: teamwire.v1.ListActivityRequest
-	(*ReportActivityResponse)(nil), // 50: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 51: teamwire.v1.ListActivityResponse
+	(*GetLastTurnRequest)(nil),     // 50: teamwire.v1.GetLastTurnRequest
+	(*ReportActivityResponse)(nil), // 51: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 52: teamwire.v1.ListActivityResponse
+	(*GetLastTurnResponse)(nil),    // 53: teamwire.v1.GetLastTurnResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	42, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
@@ -3325,27 +3329,29 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	32, // 57: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
 	48, // 58: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
 	49, // 59: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	35, // 60: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	37, // 61: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	39, // 62: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	12, // 63: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	14, // 64: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	16, // 65: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	18, // 66: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	20, // 67: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	22, // 68: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	24, // 69: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	26, // 70: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	31, // 71: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 72: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
-	34, // 73: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	50, // 74: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	51, // 75: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	36, // 76: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	38, // 77: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // 78: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	63, // [63:79] is the sub-list for method output_type
-	47, // [47:63] is the sub-list for method input_type
+	50, // 60: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
+	35, // 61: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 62: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	39, // 63: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	12, // 64: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 65: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 66: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 67: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 68: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 69: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 70: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 71: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 72: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 73: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 74: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	51, // 75: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	52, // 76: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	53, // 77: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
+	36, // 78: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 79: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // 80: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	64, // [64:81] is the sub-list for method output_type
+	47, // [47:64] is the sub-list for method input_type
 	47, // [47:47] is the sub-list for extension type_name
 	47, // [47:47] is the sub-list for extension extendee
 	0,  // [0:47] is the sub-list for field type_name

@@ -34,6 +34,7 @@ const (
 	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
 	TeamService_ReportActivity_FullMethodName = "/teamwire.v1.TeamService/ReportActivity"
 	TeamService_ListActivity_FullMethodName   = "/teamwire.v1.TeamService/ListActivity"
+	TeamService_GetLastTurn_FullMethodName    = "/teamwire.v1.TeamService/GetLastTurn"
 	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
 	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
 	TeamService_SetNoticeLevel_FullMethodName = "/teamwire.v1.TeamService/SetNoticeLevel"
@@ -131,6 +132,13 @@ type TeamServiceClient interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
+	// Returns the turn of a member's program that ended last, with the text that the model wrote at its end. Teammates must not
+	// read each other's texts, so only the lead, the operator and the member itself may call it. The coordinator deletes the turn
+	// with the member or the team.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME.
+	GetLastTurn(ctx context.Context, in *GetLastTurnRequest, opts ...grpc.CallOption) (*GetLastTurnResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
 	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
 	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
@@ -292,6 +300,16 @@ func (c *teamServiceClient) ListActivity(ctx context.Context, in *ListActivityRe
 	return out, nil
 }
 
+func (c *teamServiceClient) GetLastTurn(ctx context.Context, in *GetLastTurnRequest, opts ...grpc.CallOption) (*GetLastTurnResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetLastTurnResponse)
+	err := c.cc.Invoke(ctx, TeamService_GetLastTurn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *teamServiceClient) ForceStop(ctx context.Context, in *ForceStopRequest, opts ...grpc.CallOption) (*ForceStopResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ForceStopResponse)
@@ -414,6 +432,13 @@ type TeamServiceServer interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
+	// Returns the turn of a member's program that ended last, with the text that the model wrote at its end. Teammates must not
+	// read each other's texts, so only the lead, the operator and the member itself may call it. The coordinator deletes the turn
+	// with the member or the team.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME.
+	GetLastTurn(context.Context, *GetLastTurnRequest) (*GetLastTurnResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
 	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
 	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
@@ -483,6 +508,9 @@ func (UnimplementedTeamServiceServer) ReportActivity(context.Context, *ReportAct
 }
 func (UnimplementedTeamServiceServer) ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListActivity not implemented")
+}
+func (UnimplementedTeamServiceServer) GetLastTurn(context.Context, *GetLastTurnRequest) (*GetLastTurnResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetLastTurn not implemented")
 }
 func (UnimplementedTeamServiceServer) ForceStop(context.Context, *ForceStopRequest) (*ForceStopResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForceStop not implemented")
@@ -748,6 +776,24 @@ func _TeamService_ListActivity_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_GetLastTurn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetLastTurnRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).GetLastTurn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_GetLastTurn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).GetLastTurn(ctx, req.(*GetLastTurnRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_ForceStop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForceStopRequest)
 	if err := dec(in); err != nil {
@@ -860,6 +906,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListActivity",
 			Handler:    _TeamService_ListActivity_Handler,
+		},
+		{
+			MethodName: "GetLastTurn",
+			Handler:    _TeamService_GetLastTurn_Handler,
 		},
 		{
 			MethodName: "ForceStop",

@@ -43,6 +43,7 @@ REOPENED = {
 READ = {
     "Diagnose",
     "GetCaller",
+    "GetLastTurn",
     "GetMessage",
     "GetRequest",
     "GetTask",

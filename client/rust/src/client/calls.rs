@@ -197,6 +197,8 @@ calls! {
     messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse;
     /// Returns a team.
     teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
+    /// Returns the turn of a member's program that ended last. Only for the lead, the operator and the member itself.
+    teams.get_last_turn = GetLastTurn(GetLastTurnRequest.team) -> GetLastTurnResponse;
     /// Lists the teams that the caller can see.
     teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
     /// Deletes a team and everything in it, given its name or the full request. Not retried while its outcome is

@@ -45,6 +45,7 @@ export const REOPENED: ReadonlySet<string> = new Set([
 export const READ: ReadonlySet<string> = new Set([
   "Diagnose",
   "GetCaller",
+  "GetLastTurn",
   "GetMessage",
   "GetRequest",
   "GetTask",

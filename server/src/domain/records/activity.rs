@@ -27,6 +27,49 @@ pub struct ActivityRecord {
 
 stored_as_json!(ActivityRecord, "activity");
 
+/// The turn of a member's program that ended last. Id: the member. Apart from [`ActivityRecord`], which is read far more
+/// often.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LastTurnRecord {
+    /// The life that it was in.
+    pub incarnation: u64,
+    /// Which turn of that life it was.
+    pub turn: u64,
+    /// When it began, if the program says so.
+    pub started_ms: Option<u64>,
+    /// When it ended.
+    pub ended_ms: u64,
+    /// What the model wrote last.
+    pub final_text: String,
+    /// How many tool calls it made.
+    pub tool_calls: u32,
+    /// The files that it changed.
+    pub files: Vec<String>,
+    /// What it used.
+    pub used: Used,
+    /// Why it ended early. Empty if it did not.
+    pub cut_short: String,
+}
+
+stored_as_json!(LastTurnRecord, "last-turn");
+
+impl LastTurnRecord {
+    /// Returns the protocol form.
+    pub fn show(&self) -> v1::TurnEnded {
+        v1::TurnEnded {
+            turn: self.turn,
+            incarnation: self.incarnation,
+            started_at: self.started_ms.map(timestamp),
+            ended_at: Some(timestamp(self.ended_ms)),
+            final_text: self.final_text.clone(),
+            tool_calls: self.tool_calls,
+            files: self.files.clone(),
+            usage: self.used.show(),
+            cut_short: self.cut_short.clone(),
+        }
+    }
+}
+
 impl ActivityRecord {
     /// Returns the record as a life of the member finds it.
     pub fn in_life(&self, incarnation: u64) -> Self {

@@ -15,7 +15,7 @@ pub(in crate::domain) mod record_type;
 mod session;
 mod team;
 
-pub use activity::{ActivityRecord, Failed, Program, ToolCall, Used};
+pub use activity::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used};
 pub use audit::{ChainRecord, OperatorMarkRecord};
 pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
 pub use host::{HostRecord, ProfileRecord};

@@ -418,6 +418,13 @@ impl TeamService for Coordinator {
         not_scripted()
     }
 
+    async fn get_last_turn(
+        &self,
+        _: Request<v1::GetLastTurnRequest>,
+    ) -> Result<Response<v1::GetLastTurnResponse>, Status> {
+        not_scripted()
+    }
+
     async fn force_stop(
         &self,
         request: Request<v1::ForceStopRequest>,

@@ -32,7 +32,7 @@ use self::{
     permissions::{OptionChoice, Permissions, allowing, permission_request},
     program::Program,
 };
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, unreadable_rpc};
+use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, unreadable_rpc};
 use crate::{agent_text::escaped, incarnation::Additions};
 
 /// What the program was asked and has not answered yet.
@@ -160,7 +160,10 @@ impl Acp {
     /// would repeat them and be cut short again.
     fn turn_ended(&mut self, answer: Result<Value, Error>, out: &mut Outbox) {
         let Some(mut turn) = self.turn.take() else { return };
-        self.narrator.end_turn(out);
+        let final_text = self.narrator.end_turn(out);
+        let end = |cut_short: &str| {
+            Event::TurnEnded(TurnEnd { final_text: final_text.clone(), cut_short: cut_short.to_owned() })
+        };
         self.is_replaying = false;
         self.cancel_permissions(out);
         let answer = answer
@@ -168,12 +171,17 @@ impl Acp {
             .and_then(|answer| serde_json::from_value::<PromptResponse>(answer).map_err(|error| error.to_string()));
         let ended = match answer {
             Ok(ended) => ended,
-            Err(error) => return out.tell(Event::Failed(turn.prompt, error)),
+            Err(error) => {
+                out.tell(end(&error));
+                return out.tell(Event::Failed(turn.prompt, error));
+            }
         };
         self.add_usage(&ended, out);
         let cut_short = match ended.stop_reason {
             StopReason::Cancelled => {
-                return out.tell(Event::Failed(turn.prompt, "the turn was cancelled".to_owned()));
+                let why = "the turn was cancelled";
+                out.tell(end(why));
+                return out.tell(Event::Failed(turn.prompt, why.to_owned()));
             }
             StopReason::MaxTokens => Some("the model reached its token limit"),
             StopReason::MaxTurnRequests => Some("the program allows no more requests in a turn"),
@@ -188,6 +196,7 @@ impl Acp {
             self.turn = Some(turn);
             return self.ask_prompt(refusals, out);
         }
+        out.tell(end(cut_short.unwrap_or_default()));
         out.tell(Event::Processed(turn.prompt));
     }
 

@@ -11,13 +11,16 @@ use agent_client_protocol_schema::v1::{ContentBlock, ToolCallContent, ToolCallSt
 use super::{
     super::{
         describe::tool_call,
-        protocol::{Event, Outbox},
+        protocol::{Change, Event, Outbox},
     },
     program::Program,
 };
 
 /// How much of a message without a line break is read before the narrator reports its beginning, in bytes.
 const LINE_BYTES_MAX: usize = 500;
+
+/// How much of what the model wrote at the end of a turn is kept, in bytes.
+const FINAL_TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// A tool call.
 #[derive(Debug, Default)]
@@ -35,6 +38,8 @@ pub(super) struct Narrator {
     /// The beginning of the message that the model is writing.
     text: String,
     is_text_reported: bool,
+    /// What the model wrote since its last tool call, up to [`FINAL_TEXT_BYTES_MAX`] bytes.
+    final_text: String,
     calls: HashMap<String, Call>,
     /// The text of each plan that was written, by its file. They outlive the turn.
     plans: HashMap<PathBuf, String>,
@@ -42,13 +47,26 @@ pub(super) struct Narrator {
 
 impl Narrator {
     pub(super) fn new(program: Program) -> Self {
-        Self { program, text: String::new(), is_text_reported: false, calls: HashMap::new(), plans: HashMap::new() }
+        Self {
+            program,
+            text: String::new(),
+            is_text_reported: false,
+            final_text: String::new(),
+            calls: HashMap::new(),
+            plans: HashMap::new(),
+        }
     }
 
     /// Handles a part of a message of the model.
     pub(super) fn message(&mut self, part: &ContentBlock, out: &mut Outbox) {
         let ContentBlock::Text(part) = part else { return };
-        if self.is_text_reported || self.program.is_notice(&part.text) {
+        if self.program.is_notice(&part.text) {
+            return;
+        }
+        if self.final_text.len() + part.text.len() <= FINAL_TEXT_BYTES_MAX {
+            self.final_text.push_str(&part.text);
+        }
+        if self.is_text_reported {
             return;
         }
         self.text.push_str(&part.text);
@@ -61,6 +79,7 @@ impl Narrator {
     /// Handles a tool call, or its progress.
     pub(super) fn call(&mut self, update: &ToolCallUpdate, out: &mut Outbox) {
         self.end_message(out);
+        self.final_text.clear();
         self.note_plans(update);
         let call = self.calls.entry(update.tool_call_id.0.to_string()).or_default();
         if let Some(title) = &update.fields.title {
@@ -80,6 +99,13 @@ impl Narrator {
             };
             out.begin_call(&update.tool_call_id.0, line);
         }
+        if update.fields.status == Some(ToolCallStatus::Completed) {
+            for content in update.fields.content.iter().flatten() {
+                if let ToolCallContent::Diff(diff) = content {
+                    out.note(Change::FileChanged(diff.path.display().to_string()));
+                }
+            }
+        }
         if matches!(update.fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) {
             out.end_call(&update.tool_call_id.0);
         }
@@ -95,10 +121,11 @@ impl Narrator {
         self.plans.get(file).map(String::as_str)
     }
 
-    /// Records that the turn has ended.
-    pub(super) fn end_turn(&mut self, out: &mut Outbox) {
+    /// Records that the turn has ended. Returns what the model wrote since its last tool call.
+    pub(super) fn end_turn(&mut self, out: &mut Outbox) -> String {
         self.end_message(out);
         self.calls.clear();
+        mem::take(&mut self.final_text)
     }
 
     /// Records that the next text is a new message.

@@ -19,7 +19,8 @@ use uuid::Uuid;
 use super::{
     describe::{self, telling_part},
     protocol::{
-        Change, Decision, Event, Outbox, PermissionRequest, Prompt, PromptId, Protocol, Setup, Usage, list, text,
+        Change, Decision, Event, Outbox, PermissionRequest, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, list,
+        text,
     },
     tried,
 };
@@ -34,6 +35,9 @@ const FOREIGN_TOOLS: &str = "SendMessage,ListAgents,AskUserQuestion";
 
 /// The tool with which the program leaves its plan mode.
 const EXIT_PLAN_MODE: &str = "ExitPlanMode";
+
+/// The tools that change a file.
+const FILE_TOOLS: [&str; 4] = ["Edit", "MultiEdit", "Write", "NotebookEdit"];
 
 /// The state of one process of Claude Code.
 pub(super) struct Claude {
@@ -55,6 +59,8 @@ pub(super) struct Claude {
     replies: HashMap<String, Usage>,
     /// Why the last turn failed. Empty if it did not.
     last_error: String,
+    /// What the model wrote since its last tool call.
+    last_text: String,
 }
 
 impl Claude {
@@ -70,6 +76,7 @@ impl Claude {
             reported: Usage::default(),
             replies: HashMap::new(),
             last_error: String::new(),
+            last_text: String::new(),
         }
     }
 
@@ -157,8 +164,18 @@ impl Claude {
         out.note(Change::Trouble(String::new()));
         for block in list(&line["message"]["content"]) {
             match text(block, "type") {
-                "text" => out.tell(Event::Activity(text(block, "text").to_owned())),
-                "tool_use" => out.begin_call(text(block, "id"), activity_of(text(block, "name"), &block["input"])),
+                "text" => {
+                    text(block, "text").clone_into(&mut self.last_text);
+                    out.tell(Event::Activity(text(block, "text").to_owned()));
+                }
+                "tool_use" => {
+                    self.last_text.clear();
+                    out.begin_call(text(block, "id"), activity_of(text(block, "name"), &block["input"]));
+                    if FILE_TOOLS.contains(&text(block, "name")) {
+                        let path = ["file_path", "notebook_path"].map(|field| text(&block["input"], field)).concat();
+                        out.note(Change::FileChanged(path));
+                    }
+                }
                 _ => {}
             }
         }
@@ -222,12 +239,20 @@ impl Claude {
         self.replies.clear();
         out.tell(Event::Usage(self.reported));
         let is_error = line["is_error"] == json!(true);
-        self.end_turn(is_error.then(|| text(line, "result").to_owned()), out);
+        let said = text(line, "result");
+        if !is_error && !said.is_empty() {
+            said.clone_into(&mut self.last_text);
+        }
+        self.end_turn(is_error.then(|| said.to_owned()), out);
     }
 
     /// Ends a turn. `error`: why it failed. Without a lifecycle, the prompt ends with it.
     fn end_turn(&mut self, error: Option<String>, out: &mut Outbox) {
         self.last_error = error.clone().unwrap_or_default();
+        out.tell(Event::TurnEnded(TurnEnd {
+            final_text: mem::take(&mut self.last_text),
+            cut_short: self.last_error.clone(),
+        }));
         if self.reports_lifecycle {
             return;
         }

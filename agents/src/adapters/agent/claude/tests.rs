@@ -29,7 +29,7 @@ fn a_prompt_is_processed_when_its_turn_has_ended_and_not_when_it_is_taken() {
         "m": {"inputTokens": 7, "outputTokens": 2, "cacheReadInputTokens": 3, "cacheCreationInputTokens": 1}}});
     let out = read(&mut claude, [result, lifecycle(&first, "completed"), lifecycle(&second, "completed")]);
     let usage = Usage { turns: 1, input_tokens: 11, cached_tokens: 3, output_tokens: 2, cost_usd: Some(0.5) };
-    assert_eq!(out.events, [Event::Usage(usage), Event::Processed(1), Event::Processed(2)]);
+    assert_eq!(out.events, [Event::Usage(usage), Event::ended(""), Event::Processed(1), Event::Processed(2)]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_resumed_session_is_not_counted_twice() {
         json!({"type": "result", "total_cost_usd": 0.75, "modelUsage": {"m": {"inputTokens": 30, "outputTokens": 60}}});
     let out = read(&mut claude, [result]);
     let usage = Usage { turns: 1, input_tokens: 10, output_tokens: 20, cost_usd: Some(0.25), ..Usage::default() };
-    assert_eq!(out.events, [Event::Usage(usage)]);
+    assert_eq!(out.events, [Event::Usage(usage), Event::ended("")]);
     assert_eq!(used_before.plus(usage).cost_usd, Some(0.75));
 }
 
@@ -59,7 +59,7 @@ fn usage_is_reported_within_a_turn_and_each_reply_is_counted_once() {
     let result = json!({"type": "result", "total_cost_usd": 0.5,
         "modelUsage": {"m": {"inputTokens": 10, "cacheReadInputTokens": 4, "outputTokens": 4}}});
     let ended = Usage { turns: 1, input_tokens: 14, cached_tokens: 4, output_tokens: 4, cost_usd: Some(0.5) };
-    assert_eq!(read(&mut claude, [result]).events, [Event::Usage(ended)]);
+    assert_eq!(read(&mut claude, [result]).events, [Event::Usage(ended), Event::ended("")]);
     let next = Usage { input_tokens: 21, cached_tokens: 6, output_tokens: 5, ..ended };
     assert_eq!(read(&mut claude, [part("c", 1)]).events, [Event::Usage(next)]);
 }
@@ -75,7 +75,7 @@ fn a_process_that_was_killed_in_the_middle_of_a_turn_does_not_hide_what_its_succ
     let result = json!({"type": "result", "total_cost_usd": 1.25,
         "modelUsage": {"m": {"inputTokens": 80, "outputTokens": 11}}});
     let out = read(&mut claude, [reply, result]);
-    let Some(Event::Usage(used)) = out.events.back() else { panic!("{out:?}") };
+    let Some(Event::Usage(used)) = out.events.iter().nth_back(1) else { panic!("{out:?}") };
     assert_eq!((used.input_tokens, used.output_tokens, used.cost_usd), (20, 5, Some(0.25)));
 }
 
@@ -113,8 +113,26 @@ fn usage_of_a_killed_process_is_not_subtracted_from_its_successors() {
             cost_usd: Some(cost),
             ..Usage::default()
         };
-        assert_eq!(out.events, [Event::Usage(usage)]);
+        assert_eq!(out.events, [Event::Usage(usage), Event::ended("")]);
     }
+}
+
+#[test]
+fn a_turn_ends_with_what_the_model_wrote_last_even_if_its_last_line_cannot_be_read() {
+    let says =
+        |content: Value| json!({"type": "assistant", "parent_tool_use_id": null, "message": {"content": [content]}});
+    let text = |text: &str| says(json!({"type": "text", "text": text}));
+    let edit = says(json!({"type": "tool_use", "id": "t1", "name": "Edit", "input": {"file_path": "/w/a.rs"}}));
+    let mut claude = Claude::new(Setup::default());
+    let mut out = read(&mut claude, [text("I look."), edit.clone(), text("Report.")]);
+    assert!(out.changes.contains(&Change::FileChanged("/w/a.rs".to_owned())), "{out:?}");
+    claude.unreadable(&json!({"type": "result", "subtype": "success"}), &mut out);
+    assert!(out.events.contains(&Event::ended("Report.")), "{out:?}");
+    let result = json!({"type": "result", "is_error": false, "result": "The whole report."});
+    let out = read(&mut claude, [text("The whole"), result]);
+    assert!(out.events.contains(&Event::ended("The whole report.")), "{out:?}");
+    let out = read(&mut claude, [text("I look."), edit, json!({"type": "result", "is_error": false, "result": ""})]);
+    assert!(out.events.contains(&Event::ended("")), "what comes before a tool call is no report: {out:?}");
 }
 
 #[test]

@@ -99,6 +99,7 @@ fn command(item: &Value) -> &str {
     }
 }
 
-fn paths(item: &Value) -> Vec<&str> {
+/// Returns the files that an item changes.
+pub(super) fn paths(item: &Value) -> Vec<&str> {
     list(&item["changes"]).iter().map(|change| text(change, "path")).collect()
 }

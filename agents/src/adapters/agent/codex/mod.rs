@@ -20,13 +20,18 @@ mod requests;
 mod tests;
 mod usage;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    mem,
+};
 
 use serde_json::{Value, json};
 
 use self::{arguments::Arguments, planning::Planning, requests::Wanted, usage::Counter};
 use super::{
-    protocol::{Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, text, unreadable_rpc},
+    protocol::{
+        Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, TurnEnd, text, unreadable_rpc,
+    },
     tried,
 };
 use crate::incarnation::Additions;
@@ -61,6 +66,8 @@ pub(super) struct Codex {
     planning: Planning,
     usage: Counter,
     warnings: HashSet<String>,
+    /// What the model wrote since its last tool call.
+    last_text: String,
 }
 
 /// A request of ours.
@@ -103,6 +110,7 @@ impl Codex {
             changes: HashMap::new(),
             usage: Counter::default(),
             warnings: HashSet::new(),
+            last_text: String::new(),
         }
     }
 
@@ -250,6 +258,10 @@ impl Codex {
         }
         if TOOLS.contains(&text(item, "type")) {
             self.running_tools.insert(text(item, "id").to_owned());
+            self.last_text.clear();
+        }
+        for path in describe::paths(item) {
+            out.note(Change::FileChanged(path.to_owned()));
         }
         out.note(Change::Trouble(String::new()));
         if let Some(line) = describe::begun(item) {
@@ -265,7 +277,11 @@ impl Codex {
             "userMessage" => self.taken(text(item, "clientId"), turn, out),
             "fileChange" => _ = self.changes.remove(text(item, "id")),
             "contextCompaction" => out.tell(Event::Compacted),
-            "plan" => self.planning.proposed(text(item, "text")),
+            "agentMessage" => text(item, "text").clone_into(&mut self.last_text),
+            "plan" => {
+                self.planning.proposed(text(item, "text"));
+                text(item, "text").clone_into(&mut self.last_text);
+            }
             _ => {}
         }
         if let Some(line) = describe::completed(item) {
@@ -291,6 +307,8 @@ impl Codex {
             "interrupted" => "the turn was interrupted".to_owned(),
             _ => describe::error(&turn["error"]),
         };
+        let (final_text, cut_short) = (mem::take(&mut self.last_text), if is_completed { "" } else { &why });
+        out.tell(Event::TurnEnded(TurnEnd { final_text, cut_short: cut_short.to_owned() }));
         let is_over = |handed: &Handed| handed.turn.as_ref() == Some(&self.ended_turn);
         if !is_completed && !self.prompts.values().any(is_over) {
             out.tell(Event::Warning(format!("A turn of Codex failed, and is not repeated: {why}")));

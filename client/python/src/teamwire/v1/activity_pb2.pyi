@@ -226,6 +226,128 @@ class ReportedLine(google.protobuf.message.Message):
 Global___ReportedLine: typing_extensions.TypeAlias = ReportedLine
 
 @typing.final
+class TurnEnded(google.protobuf.message.Message):
+    """A turn of a member's program that has ended. A turn lasts until the model has nothing left to do. The texts come from the program
+    and may contain any character.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: builtins.int
+    INCARNATION_FIELD_NUMBER: builtins.int
+    STARTED_AT_FIELD_NUMBER: builtins.int
+    ENDED_AT_FIELD_NUMBER: builtins.int
+    FINAL_TEXT_FIELD_NUMBER: builtins.int
+    TOOL_CALLS_FIELD_NUMBER: builtins.int
+    FILES_FIELD_NUMBER: builtins.int
+    USAGE_FIELD_NUMBER: builtins.int
+    CUT_SHORT_FIELD_NUMBER: builtins.int
+    turn: builtins.int
+    """Counts the turns of one life of the member from 1."""
+    incarnation: builtins.int
+    """That life."""
+    final_text: builtins.str
+    """What the model wrote last, after its last tool call. Up to 16 KiB; of a longer text, the beginning and the end, with a line
+    between them that says how many bytes are left out. Empty if it wrote nothing.
+    """
+    tool_calls: builtins.int
+    """How many tool calls it made."""
+    cut_short: builtins.str
+    """Why it ended early, as one line of up to 500 characters. Empty if it did not."""
+    @property
+    def started_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it began, by the clock of the store. Absent if the program does not say."""
+
+    @property
+    def ended_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it ended, by the clock of the store."""
+
+    @property
+    def files(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The paths of files that it changed with its tools, up to 100 of up to 1,000 characters. Changes made by shell commands are not
+        among them.
+        """
+
+    @property
+    def usage(self) -> Global___Usage:
+        """What it used. Absent if the program does not say."""
+
+    def __init__(
+        self,
+        *,
+        turn: builtins.int = ...,
+        incarnation: builtins.int = ...,
+        started_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        ended_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        final_text: builtins.str = ...,
+        tool_calls: builtins.int = ...,
+        files: collections.abc.Iterable[builtins.str] | None = ...,
+        usage: Global___Usage | None = ...,
+        cut_short: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["ended_at", b"ended_at", "started_at", b"started_at", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cut_short", b"cut_short", "ended_at", b"ended_at", "files", b"files", "final_text", b"final_text", "incarnation", b"incarnation", "started_at", b"started_at", "tool_calls", b"tool_calls", "turn", b"turn", "usage", b"usage"]) -> None: ...
+
+Global___TurnEnded: typing_extensions.TypeAlias = TurnEnded
+
+@typing.final
+class ReportedTurn(google.protobuf.message.Message):
+    """What a report says of a turn. See TurnEnded."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: builtins.int
+    START_AGE_FIELD_NUMBER: builtins.int
+    END_AGE_FIELD_NUMBER: builtins.int
+    FINAL_TEXT_FIELD_NUMBER: builtins.int
+    TOOL_CALLS_FIELD_NUMBER: builtins.int
+    FILES_FIELD_NUMBER: builtins.int
+    USAGE_FIELD_NUMBER: builtins.int
+    CUT_SHORT_FIELD_NUMBER: builtins.int
+    turn: builtins.int
+    """Required. Counts the turns of this life from 1. A turn with a lower number than the one that the coordinator has changes
+    nothing.
+    """
+    final_text: builtins.str
+    """Optional. The coordinator keeps 16 KiB of it: see TurnEnded.final_text."""
+    tool_calls: builtins.int
+    """Optional."""
+    cut_short: builtins.str
+    """Optional. The coordinator keeps the first 500 characters."""
+    @property
+    def start_age(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. The time from its beginning to this call."""
+
+    @property
+    def end_age(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. The time from its end to this call. Absent if it has just ended."""
+
+    @property
+    def files(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Optional. The coordinator keeps the first 100, and the first 1,000 characters of each."""
+
+    @property
+    def usage(self) -> Global___Usage:
+        """Optional."""
+
+    def __init__(
+        self,
+        *,
+        turn: builtins.int = ...,
+        start_age: google.protobuf.duration_pb2.Duration | None = ...,
+        end_age: google.protobuf.duration_pb2.Duration | None = ...,
+        final_text: builtins.str = ...,
+        tool_calls: builtins.int = ...,
+        files: collections.abc.Iterable[builtins.str] | None = ...,
+        usage: Global___Usage | None = ...,
+        cut_short: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["end_age", b"end_age", "start_age", b"start_age", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cut_short", b"cut_short", "end_age", b"end_age", "files", b"files", "final_text", b"final_text", "start_age", b"start_age", "tool_calls", b"tool_calls", "turn", b"turn", "usage", b"usage"]) -> None: ...
+
+Global___ReportedTurn: typing_extensions.TypeAlias = ReportedTurn
+
+@typing.final
 class ReportActivityRequest(google.protobuf.message.Message):
     """The request of TeamService.ReportActivity."""
 
@@ -236,6 +358,7 @@ class ReportActivityRequest(google.protobuf.message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     FAILED_TURNS_FIELD_NUMBER: builtins.int
     PROGRAM_FIELD_NUMBER: builtins.int
+    TURN_FIELD_NUMBER: builtins.int
     idempotency_key: builtins.str
     """Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
     most recent key.
@@ -258,6 +381,10 @@ class ReportActivityRequest(google.protobuf.message.Message):
     def program(self) -> Global___ReportedProgram:
         """Optional. What the program is and does. Absent means no change."""
 
+    @property
+    def turn(self) -> Global___ReportedTurn:
+        """Optional. The turn that has ended. Absent means no change."""
+
     def __init__(
         self,
         *,
@@ -266,9 +393,10 @@ class ReportActivityRequest(google.protobuf.message.Message):
         idempotency_key: builtins.str = ...,
         failed_turns: Global___FailedTurns | None = ...,
         program: Global___ReportedProgram | None = ...,
+        turn: Global___ReportedTurn | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "program", b"program", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "program", b"program", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "program", b"program", "turn", b"turn", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "program", b"program", "turn", b"turn", "usage", b"usage"]) -> None: ...
 
 Global___ReportActivityRequest: typing_extensions.TypeAlias = ReportActivityRequest
 
@@ -354,3 +482,46 @@ class ListActivityResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["last_sequence", b"last_sequence", "lines", b"lines", "next_page_token", b"next_page_token"]) -> None: ...
 
 Global___ListActivityResponse: typing_extensions.TypeAlias = ListActivityResponse
+
+@typing.final
+class GetLastTurnRequest(google.protobuf.message.Message):
+    """The request of TeamService.GetLastTurn."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    member: builtins.str
+    """Required. The member: see DirectMessage.recipient."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        member: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member", "team", b"team"]) -> None: ...
+
+Global___GetLastTurnRequest: typing_extensions.TypeAlias = GetLastTurnRequest
+
+@typing.final
+class GetLastTurnResponse(google.protobuf.message.Message):
+    """The reply of TeamService.GetLastTurn."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TURN_FIELD_NUMBER: builtins.int
+    @property
+    def turn(self) -> Global___TurnEnded:
+        """The turn that ended last. Absent if none has ended."""
+
+    def __init__(
+        self,
+        *,
+        turn: Global___TurnEnded | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["turn", b"turn"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["turn", b"turn"]) -> None: ...
+
+Global___GetLastTurnResponse: typing_extensions.TypeAlias = GetLastTurnResponse

@@ -980,6 +980,8 @@ class Message(google.protobuf.message.Message):
     ATTACHMENTS_FIELD_NUMBER: builtins.int
     TRACE_PARENT_FIELD_NUMBER: builtins.int
     PROMPT_FIELD_NUMBER: builtins.int
+    AUTOMATIC_FIELD_NUMBER: builtins.int
+    WANTS_REPLY_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
     BROADCAST_FIELD_NUMBER: builtins.int
     SHUTDOWN_REQUEST_FIELD_NUMBER: builtins.int
@@ -1009,6 +1011,12 @@ class Message(google.protobuf.message.Message):
     """Set by the coordinator. If true, this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects
     no reply.
     """
+    automatic: builtins.bool
+    """Set by the sender. If true, the runner of the sender sent it: it is what the sender's program wrote at the end of a turn, which
+    the program itself did not send. It expects no reply.
+    """
+    wants_reply: builtins.bool
+    """Set by the sender. If true, the sender waits for a reply, such as `teamwire send --wait-reply`."""
     @property
     def sender(self) -> Global___Sender:
         """Set by the coordinator, from the credential."""
@@ -1084,6 +1092,8 @@ class Message(google.protobuf.message.Message):
         attachments: collections.abc.Iterable[Global___Attachment] | None = ...,
         trace_parent: builtins.str = ...,
         prompt: builtins.bool = ...,
+        automatic: builtins.bool = ...,
+        wants_reply: builtins.bool = ...,
         message: Global___DirectMessage | None = ...,
         broadcast: Global___Broadcast | None = ...,
         shutdown_request: Global___ShutdownRequest | None = ...,
@@ -1096,7 +1106,7 @@ class Message(google.protobuf.message.Message):
         notice: Global___Notice | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent", "wants_reply", b"wants_reply"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "spawn_order", "notice"] | None: ...
 
 Global___Message: typing_extensions.TypeAlias = Message
@@ -1111,6 +1121,8 @@ class SendRequest(google.protobuf.message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     IN_REPLY_TO_FIELD_NUMBER: builtins.int
     ATTACHMENTS_FIELD_NUMBER: builtins.int
+    AUTOMATIC_FIELD_NUMBER: builtins.int
+    WANTS_REPLY_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
     BROADCAST_FIELD_NUMBER: builtins.int
     SHUTDOWN_REQUEST_FIELD_NUMBER: builtins.int
@@ -1131,6 +1143,10 @@ class SendRequest(google.protobuf.message.Message):
     """
     in_reply_to: builtins.str
     """Optional. The id of a message that this one answers. That message need not be in the history any longer."""
+    automatic: builtins.bool
+    """Optional. See Message.automatic. Only for a message to one member; ignored otherwise."""
+    wants_reply: builtins.bool
+    """Optional. See Message.wants_reply. Only for a message to one member; ignored otherwise."""
     @property
     def attachments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attachment]:
         """Optional. Up to 16."""
@@ -1174,6 +1190,8 @@ class SendRequest(google.protobuf.message.Message):
         idempotency_key: builtins.str = ...,
         in_reply_to: builtins.str = ...,
         attachments: collections.abc.Iterable[Global___Attachment] | None = ...,
+        automatic: builtins.bool = ...,
+        wants_reply: builtins.bool = ...,
         message: Global___DirectMessage | None = ...,
         broadcast: Global___Broadcast | None = ...,
         shutdown_request: Global___ShutdownRequest | None = ...,
@@ -1184,7 +1202,7 @@ class SendRequest(google.protobuf.message.Message):
         permission_response: Global___PermissionResponse | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team", "wants_reply", b"wants_reply"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response"] | None: ...
 
 Global___SendRequest: typing_extensions.TypeAlias = SendRequest

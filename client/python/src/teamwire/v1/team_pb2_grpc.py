@@ -107,6 +107,11 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_activity__pb2.ListActivityRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_activity__pb2.ListActivityResponse.FromString,
                 _registered_method=True)
+        self.GetLastTurn = channel.unary_unary(
+                '/teamwire.v1.TeamService/GetLastTurn',
+                request_serializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnResponse.FromString,
+                _registered_method=True)
         self.ForceStop = channel.unary_unary(
                 '/teamwire.v1.TeamService/ForceStop',
                 request_serializer=teamwire_dot_v1_dot_team__pb2.ForceStopRequest.SerializeToString,
@@ -279,6 +284,18 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetLastTurn(self, request, context):
+        """Returns the turn of a member's program that ended last, with the text that the model wrote at its end. Teammates must not
+        read each other's texts, so only the lead, the operator and the member itself may call it. The coordinator deletes the turn
+        with the member or the team.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ForceStop(self, request, context):
         """Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
         CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
@@ -382,6 +399,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.ListActivity,
                     request_deserializer=teamwire_dot_v1_dot_activity__pb2.ListActivityRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_activity__pb2.ListActivityResponse.SerializeToString,
+            ),
+            'GetLastTurn': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLastTurn,
+                    request_deserializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnResponse.SerializeToString,
             ),
             'ForceStop': grpc.unary_unary_rpc_method_handler(
                     servicer.ForceStop,
@@ -757,6 +779,33 @@ class TeamService(object):
             '/teamwire.v1.TeamService/ListActivity',
             teamwire_dot_v1_dot_activity__pb2.ListActivityRequest.SerializeToString,
             teamwire_dot_v1_dot_activity__pb2.ListActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLastTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/GetLastTurn',
+            teamwire_dot_v1_dot_activity__pb2.GetLastTurnRequest.SerializeToString,
+            teamwire_dot_v1_dot_activity__pb2.GetLastTurnResponse.FromString,
             options,
             channel_credentials,
             insecure,

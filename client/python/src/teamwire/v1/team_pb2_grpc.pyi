@@ -234,6 +234,22 @@ _TeamServiceListActivityType = typing_extensions.TypeVar(
     ],
 )
 
+_TeamServiceGetLastTurnType = typing_extensions.TypeVar(
+    '_TeamServiceGetLastTurnType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.GetLastTurnRequest,
+        teamwire.v1.activity_pb2.GetLastTurnResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.GetLastTurnRequest,
+        teamwire.v1.activity_pb2.GetLastTurnResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.GetLastTurnRequest,
+        teamwire.v1.activity_pb2.GetLastTurnResponse,
+    ],
+)
+
 _TeamServiceForceStopType = typing_extensions.TypeVar(
     '_TeamServiceForceStopType',
     grpc.UnaryUnaryMultiCallable[
@@ -282,7 +298,7 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
@@ -345,6 +361,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.activity_pb2.ListActivityRequest,
             teamwire.v1.activity_pb2.ListActivityResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.GetLastTurnRequest,
+            teamwire.v1.activity_pb2.GetLastTurnResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -413,6 +433,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.activity_pb2.ListActivityRequest,
             teamwire.v1.activity_pb2.ListActivityResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.GetLastTurnRequest,
+            teamwire.v1.activity_pb2.GetLastTurnResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -534,6 +558,15 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
     """
 
+    GetLastTurn: _TeamServiceGetLastTurnType
+    """Returns the turn of a member's program that ended last, with the text that the model wrote at its end. Teammates must not
+    read each other's texts, so only the lead, the operator and the member itself may call it. The coordinator deletes the turn
+    with the member or the team.
+
+    PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
+    INVALID_NAME.
+    """
+
     ForceStop: _TeamServiceForceStopType
     """Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
     CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
@@ -613,6 +646,10 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.activity_pb2.ListActivityRequest,
         teamwire.v1.activity_pb2.ListActivityResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.GetLastTurnRequest,
+        teamwire.v1.activity_pb2.GetLastTurnResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.ForceStopRequest,
@@ -807,6 +844,20 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         operator and observers may call it.
 
         NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
+        """
+
+    @abc.abstractmethod
+    def GetLastTurn(
+        self,
+        request: teamwire.v1.activity_pb2.GetLastTurnRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.activity_pb2.GetLastTurnResponse, collections.abc.Awaitable[teamwire.v1.activity_pb2.GetLastTurnResponse]]:
+        """Returns the turn of a member's program that ended last, with the text that the model wrote at its end. Teammates must not
+        read each other's texts, so only the lead, the operator and the member itself may call it. The coordinator deletes the turn
+        with the member or the team.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME.
         """
 
     @abc.abstractmethod

@@ -3,7 +3,7 @@
 mod options;
 
 use super::*;
-use crate::adapters::agent::protocol::{McpCommand, PermissionRequest};
+use crate::adapters::agent::protocol::{Change, McpCommand, PermissionRequest};
 
 const GEMINI: &str = "/usr/bin/gemini";
 const OPENCODE: &str = "opencode";
@@ -178,8 +178,16 @@ fn a_prompt_is_processed_when_the_program_has_answered_it() {
     let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"stopReason": "end_turn", "_meta": {"quota": quota}}});
     let out = read(&mut acp, [answer]);
     let usage = Usage { turns: 1, input_tokens: 20, output_tokens: 10, ..Usage::default() };
-    assert_eq!(out.events, [Event::Activity("done".to_owned()), Event::Usage(usage), Event::Processed(7)]);
-    hand_over(&mut acp, 8);
+    let end = Event::ended("done");
+    assert_eq!(out.events, [Event::Activity("done".to_owned()), Event::Usage(usage), end, Event::Processed(7)]);
+
+    // What comes before a tool call is no report.
+    let id = hand_over(&mut acp, 8);
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "edit", "status": "completed",
+        "content": [{"type": "diff", "path": "/w/a.rs", "newText": "x"}]});
+    let out = read(&mut acp, [says("I look."), update(call), says("All "), says("done."), ended(id, "end_turn")]);
+    assert!(out.events.contains(&Event::ended("All done.")), "{out:?}");
+    assert!(out.changes.contains(&Change::FileChanged("/w/a.rs".to_owned())), "{out:?}");
 }
 
 #[test]
@@ -188,7 +196,9 @@ fn failed_and_cancelled_turns_fail_their_prompt_and_turns_cut_short_process_it()
     let id = hand_over(&mut acp, 1);
     let error = json!({"code": -32603, "message": "Internal error: scripted", "data": {"errorName": "APIError"}});
     let out = read(&mut acp, [json!({"jsonrpc": "2.0", "id": id, "error": error})]);
-    assert_eq!(out.events, [Event::Failed(1, "Internal error: scripted".to_owned())]);
+    let why = "Internal error: scripted".to_owned();
+    let end = Event::TurnEnded(TurnEnd { cut_short: why.clone(), ..TurnEnd::default() });
+    assert_eq!(out.events, [end, Event::Failed(1, why)]);
 
     let id = hand_over(&mut acp, 2);
     let out = read(&mut acp, [ended(id, "cancelled")]);
@@ -203,7 +213,7 @@ fn failed_and_cancelled_turns_fail_their_prompt_and_turns_cut_short_process_it()
 
     let id = hand_over(&mut acp, 6);
     let out = read(&mut acp, [ended(id, "a_reason_of_a_later_version")]);
-    assert!(matches!(out.events[0], Event::Failed(6, _)), "{out:?}");
+    assert!(matches!(out.events[1], Event::Failed(6, _)), "{out:?}");
 }
 
 #[test]

@@ -347,13 +347,30 @@ fn usage_counts_this_process_only() {
     script.events();
     script.turn_ended(TURN, "completed", Value::Null);
     let usage = Usage { turns: 1, input_tokens: 20, cached_tokens: 10, output_tokens: 0, cost_usd: None };
-    assert_eq!(script.events(), [Event::Usage(usage), Event::Processed(1)]);
+    assert_eq!(script.events(), [Event::Usage(usage), Event::ended(""), Event::Processed(1)]);
 
     let mut script = Script::ready(Setup::default());
     script.taken(1, TURN);
     script.notify("thread/tokenUsage/updated", json!({"turnId": TURN, "tokenUsage": report(10, 10)}));
     let usage = Usage { input_tokens: 10, cached_tokens: 5, output_tokens: 1, ..Usage::default() };
     assert_eq!(script.events(), [Event::Usage(usage)]);
+}
+
+#[test]
+fn a_turn_ends_with_what_the_model_wrote_after_its_last_tool_call() {
+    let mut script = Script::ready(Setup::default());
+    let mut item = |event: &str, item: Value| script.notify(event, json!({"item": item, "turnId": TURN}));
+    item("item/completed", json!({"type": "agentMessage", "text": "I look."}));
+    item(
+        "item/started",
+        json!({"type": "fileChange", "id": "c", "changes": [{"path": "/w/a.rs", "kind": {"type": "add"}}]}),
+    );
+    item("item/completed", json!({"type": "fileChange", "id": "c"}));
+    item("item/completed", json!({"type": "agentMessage", "text": "Done."}));
+    assert!(script.out.changes.contains(&Change::FileChanged("/w/a.rs".to_owned())), "{:?}", script.out);
+    script.turn_ended(TURN, "completed", Value::Null);
+    let events = script.events();
+    assert!(events.contains(&Event::ended("Done.")), "{events:?}");
 }
 
 #[test]

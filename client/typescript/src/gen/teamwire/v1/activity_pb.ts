@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/activity.proto.
  */
 export const file_teamwire_v1_activity: GenFile = /*@__PURE__*/
-  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpkBCgdQcm9ncmFtEg8KB3ZlcnNpb24YASABKAkSLgoKdHVybl9zaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEdG9vbBgDIAEoCRIuCgp0b29sX3NpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd0cm91YmxlGAUgASgJIpsBCg9SZXBvcnRlZFByb2dyYW0SDwoHdmVyc2lvbhgBIAEoCRIrCgh0dXJuX2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgR0b29sGAMgASgJEisKCHRvb2xfYWdlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3Ryb3VibGUYBSABKAkiawoMQWN0aXZpdHlMaW5lEhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0ZXh0GAQgASgJIkQKDFJlcG9ydGVkTGluZRIMCgR0ZXh0GAEgASgJEiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLcAQoVUmVwb3J0QWN0aXZpdHlSZXF1ZXN0EigKBWxpbmVzGAEgAygLMhkudGVhbXdpcmUudjEuUmVwb3J0ZWRMaW5lEiEKBXVzYWdlGAIgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEi4KDGZhaWxlZF90dXJucxgEIAEoCzIYLnRlYW13aXJlLnYxLkZhaWxlZFR1cm5zEi0KB3Byb2dyYW0YBSABKAsyHC50ZWFtd2lyZS52MS5SZXBvcnRlZFByb2dyYW0iGAoWUmVwb3J0QWN0aXZpdHlSZXNwb25zZSKlAQoTTGlzdEFjdGl2aXR5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgDIAEoBBIRCglwYWdlX3NpemUYBCABKA0SEgoKcGFnZV90b2tlbhgFIAEoCRIxCgR3YWl0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgiKtRgEEgIIPCJwChRMaXN0QWN0aXZpdHlSZXNwb25zZRIoCgVsaW5lcxgBIAMoCzIZLnRlYW13aXJlLnYxLkFjdGl2aXR5TGluZRIVCg1sYXN0X3NlcXVlbmNlGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCUJgCg5pby50ZWFtd2lyZS52MUINQWN0aXZpdHlQcm90b1ABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
+  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpkBCgdQcm9ncmFtEg8KB3ZlcnNpb24YASABKAkSLgoKdHVybl9zaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEdG9vbBgDIAEoCRIuCgp0b29sX3NpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd0cm91YmxlGAUgASgJIpsBCg9SZXBvcnRlZFByb2dyYW0SDwoHdmVyc2lvbhgBIAEoCRIrCgh0dXJuX2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgR0b29sGAMgASgJEisKCHRvb2xfYWdlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3Ryb3VibGUYBSABKAkiawoMQWN0aXZpdHlMaW5lEhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0ZXh0GAQgASgJIkQKDFJlcG9ydGVkTGluZRIMCgR0ZXh0GAEgASgJEiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiL5AQoJVHVybkVuZGVkEgwKBHR1cm4YASABKAQSEwoLaW5jYXJuYXRpb24YAiABKAQSLgoKc3RhcnRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmZpbmFsX3RleHQYBSABKAkSEgoKdG9vbF9jYWxscxgGIAEoDRINCgVmaWxlcxgHIAMoCRIhCgV1c2FnZRgIIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEhEKCWN1dF9zaG9ydBgJIAEoCSLjAQoMUmVwb3J0ZWRUdXJuEgwKBHR1cm4YASABKAQSLAoJc3RhcnRfYWdlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2VuZF9hZ2UYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKZmluYWxfdGV4dBgEIAEoCRISCgp0b29sX2NhbGxzGAUgASgNEg0KBWZpbGVzGAYgAygJEiEKBXVzYWdlGAcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEQoJY3V0X3Nob3J0GAggASgJIoUCChVSZXBvcnRBY3Rpdml0eVJlcXVlc3QSKAoFbGluZXMYASADKAsyGS50ZWFtd2lyZS52MS5SZXBvcnRlZExpbmUSIQoFdXNhZ2UYAiABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSLgoMZmFpbGVkX3R1cm5zGAQgASgLMhgudGVhbXdpcmUudjEuRmFpbGVkVHVybnMSLQoHcHJvZ3JhbRgFIAEoCzIcLnRlYW13aXJlLnYxLlJlcG9ydGVkUHJvZ3JhbRInCgR0dXJuGAYgASgLMhkudGVhbXdpcmUudjEuUmVwb3J0ZWRUdXJuIhgKFlJlcG9ydEFjdGl2aXR5UmVzcG9uc2UipQEKE0xpc3RBY3Rpdml0eVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkSMQoEd2FpdBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIIirUYBBICCDwicAoUTGlzdEFjdGl2aXR5UmVzcG9uc2USKAoFbGluZXMYASADKAsyGS50ZWFtd2lyZS52MS5BY3Rpdml0eUxpbmUSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkiMgoSR2V0TGFzdFR1cm5SZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJIjsKE0dldExhc3RUdXJuUmVzcG9uc2USJAoEdHVybhgBIAEoCzIWLnRlYW13aXJlLnYxLlR1cm5FbmRlZEJgCg5pby50ZWFtd2lyZS52MUINQWN0aXZpdHlQcm90b1ABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
  * How much a member's program has used its model, as the program reports it. Counters, which only grow. The coordinator does
@@ -273,6 +273,157 @@ export const ReportedLineSchema: GenMessage<ReportedLine> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_activity, 5);
 
 /**
+ * A turn of a member's program that has ended. A turn lasts until the model has nothing left to do. The texts come from the program
+ * and may contain any character.
+ *
+ * @generated from message teamwire.v1.TurnEnded
+ */
+export type TurnEnded = Message<"teamwire.v1.TurnEnded"> & {
+  /**
+   * Counts the turns of one life of the member from 1.
+   *
+   * @generated from field: uint64 turn = 1;
+   */
+  turn: bigint;
+
+  /**
+   * That life.
+   *
+   * @generated from field: uint64 incarnation = 2;
+   */
+  incarnation: bigint;
+
+  /**
+   * When it began, by the clock of the store. Absent if the program does not say.
+   *
+   * @generated from field: google.protobuf.Timestamp started_at = 3;
+   */
+  startedAt?: Timestamp | undefined;
+
+  /**
+   * When it ended, by the clock of the store.
+   *
+   * @generated from field: google.protobuf.Timestamp ended_at = 4;
+   */
+  endedAt?: Timestamp | undefined;
+
+  /**
+   * What the model wrote last, after its last tool call. Up to 16 KiB; of a longer text, the beginning and the end, with a line
+   * between them that says how many bytes are left out. Empty if it wrote nothing.
+   *
+   * @generated from field: string final_text = 5;
+   */
+  finalText: string;
+
+  /**
+   * How many tool calls it made.
+   *
+   * @generated from field: uint32 tool_calls = 6;
+   */
+  toolCalls: number;
+
+  /**
+   * The paths of files that it changed with its tools, up to 100 of up to 1,000 characters. Changes made by shell commands are not
+   * among them.
+   *
+   * @generated from field: repeated string files = 7;
+   */
+  files: string[];
+
+  /**
+   * What it used. Absent if the program does not say.
+   *
+   * @generated from field: teamwire.v1.Usage usage = 8;
+   */
+  usage?: Usage | undefined;
+
+  /**
+   * Why it ended early, as one line of up to 500 characters. Empty if it did not.
+   *
+   * @generated from field: string cut_short = 9;
+   */
+  cutShort: string;
+};
+
+/**
+ * Describes the message teamwire.v1.TurnEnded.
+ * Use `create(TurnEndedSchema)` to create a new message.
+ */
+export const TurnEndedSchema: GenMessage<TurnEnded> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 6);
+
+/**
+ * What a report says of a turn. See TurnEnded.
+ *
+ * @generated from message teamwire.v1.ReportedTurn
+ */
+export type ReportedTurn = Message<"teamwire.v1.ReportedTurn"> & {
+  /**
+   * Required. Counts the turns of this life from 1. A turn with a lower number than the one that the coordinator has changes
+   * nothing.
+   *
+   * @generated from field: uint64 turn = 1;
+   */
+  turn: bigint;
+
+  /**
+   * Optional. The time from its beginning to this call.
+   *
+   * @generated from field: google.protobuf.Duration start_age = 2;
+   */
+  startAge?: Duration | undefined;
+
+  /**
+   * Optional. The time from its end to this call. Absent if it has just ended.
+   *
+   * @generated from field: google.protobuf.Duration end_age = 3;
+   */
+  endAge?: Duration | undefined;
+
+  /**
+   * Optional. The coordinator keeps 16 KiB of it: see TurnEnded.final_text.
+   *
+   * @generated from field: string final_text = 4;
+   */
+  finalText: string;
+
+  /**
+   * Optional.
+   *
+   * @generated from field: uint32 tool_calls = 5;
+   */
+  toolCalls: number;
+
+  /**
+   * Optional. The coordinator keeps the first 100, and the first 1,000 characters of each.
+   *
+   * @generated from field: repeated string files = 6;
+   */
+  files: string[];
+
+  /**
+   * Optional.
+   *
+   * @generated from field: teamwire.v1.Usage usage = 7;
+   */
+  usage?: Usage | undefined;
+
+  /**
+   * Optional. The coordinator keeps the first 500 characters.
+   *
+   * @generated from field: string cut_short = 8;
+   */
+  cutShort: string;
+};
+
+/**
+ * Describes the message teamwire.v1.ReportedTurn.
+ * Use `create(ReportedTurnSchema)` to create a new message.
+ */
+export const ReportedTurnSchema: GenMessage<ReportedTurn> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 7);
+
+/**
  * The request of TeamService.ReportActivity.
  *
  * @generated from message teamwire.v1.ReportActivityRequest
@@ -314,6 +465,13 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
    * @generated from field: teamwire.v1.ReportedProgram program = 5;
    */
   program?: ReportedProgram | undefined;
+
+  /**
+   * Optional. The turn that has ended. Absent means no change.
+   *
+   * @generated from field: teamwire.v1.ReportedTurn turn = 6;
+   */
+  turn?: ReportedTurn | undefined;
 };
 
 /**
@@ -321,7 +479,7 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
  * Use `create(ReportActivityRequestSchema)` to create a new message.
  */
 export const ReportActivityRequestSchema: GenMessage<ReportActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 6);
+  messageDesc(file_teamwire_v1_activity, 8);
 
 /**
  * The reply of TeamService.ReportActivity.
@@ -336,7 +494,7 @@ export type ReportActivityResponse = Message<"teamwire.v1.ReportActivityResponse
  * Use `create(ReportActivityResponseSchema)` to create a new message.
  */
 export const ReportActivityResponseSchema: GenMessage<ReportActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 7);
+  messageDesc(file_teamwire_v1_activity, 9);
 
 /**
  * The request of TeamService.ListActivity.
@@ -393,7 +551,7 @@ export type ListActivityRequest = Message<"teamwire.v1.ListActivityRequest"> & {
  * Use `create(ListActivityRequestSchema)` to create a new message.
  */
 export const ListActivityRequestSchema: GenMessage<ListActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 8);
+  messageDesc(file_teamwire_v1_activity, 10);
 
 /**
  * The reply of TeamService.ListActivity.
@@ -428,5 +586,54 @@ export type ListActivityResponse = Message<"teamwire.v1.ListActivityResponse"> &
  * Use `create(ListActivityResponseSchema)` to create a new message.
  */
 export const ListActivityResponseSchema: GenMessage<ListActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 9);
+  messageDesc(file_teamwire_v1_activity, 11);
+
+/**
+ * The request of TeamService.GetLastTurn.
+ *
+ * @generated from message teamwire.v1.GetLastTurnRequest
+ */
+export type GetLastTurnRequest = Message<"teamwire.v1.GetLastTurnRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Required. The member: see DirectMessage.recipient.
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+};
+
+/**
+ * Describes the message teamwire.v1.GetLastTurnRequest.
+ * Use `create(GetLastTurnRequestSchema)` to create a new message.
+ */
+export const GetLastTurnRequestSchema: GenMessage<GetLastTurnRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 12);
+
+/**
+ * The reply of TeamService.GetLastTurn.
+ *
+ * @generated from message teamwire.v1.GetLastTurnResponse
+ */
+export type GetLastTurnResponse = Message<"teamwire.v1.GetLastTurnResponse"> & {
+  /**
+   * The turn that ended last. Absent if none has ended.
+   *
+   * @generated from field: teamwire.v1.TurnEnded turn = 1;
+   */
+  turn?: TurnEnded | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.GetLastTurnResponse.
+ * Use `create(GetLastTurnResponseSchema)` to create a new message.
+ */
+export const GetLastTurnResponseSchema: GenMessage<GetLastTurnResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 13);
 

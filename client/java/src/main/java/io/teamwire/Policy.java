@@ -70,6 +70,7 @@ final class Policy {
         return switch (method) {
             case "Diagnose" -> true;
             case "GetCaller" -> true;
+            case "GetLastTurn" -> true;
             case "GetMessage" -> true;
             case "GetRequest" -> true;
             case "GetTask" -> true;
