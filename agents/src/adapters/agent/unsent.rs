@@ -209,7 +209,7 @@ async fn send(client: &Client, unsent: &Unsent) -> Checked {
     let waits = newest(&|taken| taken.wants_reply);
     let of_lead = newest(&|taken| taken.is_from_member && taken.sender.eq_ignore_ascii_case(&lead));
     let answered = waits.or(of_lead);
-    // The operator has no inbox: whoever waits there finds the reply in the history.
+    // The operator has no inbox, and its command finds the reply in the history.
     let recipient = waits.filter(|taken| taken.is_from_member).map_or(lead.as_str(), |taken| taken.sender.as_str());
     if recipient.eq_ignore_ascii_case(client.name()) || unsent.text.is_empty() {
         return Checked::Failed("no one is to get it".to_owned());
