@@ -34,6 +34,7 @@ pub(crate) fn check() -> Result<(), Failure> {
 fn cargo(target: &str, arguments: &[&str]) -> Result<(), Failure> {
     let run = ["--mount", "sh", "xtask/macos/run.sh", DEBIAN, target];
     Step::new("unshare", &[&run[..], arguments].concat())
+        .without_variables_of_this_package()
         .advice("make it compile on macOS, or limit it with #[cfg(target_os = \"linux\")]")
         .run()
 }
