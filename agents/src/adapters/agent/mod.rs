@@ -395,6 +395,7 @@ impl Agent {
                 incarnation.note_turn_ended(&self.done_last);
             }
             Event::Failed(id, detail) => {
+                self.unsent.turn_failed();
                 let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
                 let Some(Failure { in_a_row, after, report, is_new_turn }) = self.prompts.failed(id) else { return };
                 let error = first_line(&detail, SUMMARY_CHARS_MAX);

@@ -173,7 +173,7 @@ impl Prompts {
             match item {
                 Item::Message(delivery) => {
                     incarnation.processed(&delivery.message.id);
-                    taken.extend(Taken::of(&delivery));
+                    taken.extend(Taken::of(&delivery.message));
                     if is_urgent(&delivery) {
                         asked = Some(delivery.message.request_id.clone());
                     }

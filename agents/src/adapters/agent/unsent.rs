@@ -5,7 +5,7 @@
 //! as automatic, to the member that waits for a reply, or else to the lead: another member must not be able to elicit what
 //! the agent only wrote. An automatic message causes no reminder, so two agents cannot do this to each other forever.
 
-use teamwire_client::{Client, Delivery, v1};
+use teamwire_client::{Client, v1};
 use teamwire_proto::{
     v1::{SenderKind, message::Body},
     word::{cut_middle, shorten},
@@ -33,8 +33,7 @@ pub(super) struct Taken {
 
 impl Taken {
     /// Returns what matters of a message. `None` if it expects nothing.
-    pub(super) fn of(delivery: &Delivery) -> Option<Self> {
-        let message = &delivery.message;
+    pub(super) fn of(message: &v1::Message) -> Option<Self> {
         let sender = message.sender.as_ref()?;
         let is_from_member = sender.kind() == SenderKind::Member;
         let expects = matches!(message.body, Some(Body::Message(_))) && !message.automatic;
@@ -108,6 +107,11 @@ impl UnsentTexts {
     /// Records what the model wrote at the end of a turn.
     pub(super) fn wrote(&mut self, text: &str) {
         self.turn.add(Vec::new(), text.trim());
+    }
+
+    /// Records that a turn has failed: what it took is handed over again, and what it wrote is no report.
+    pub(super) fn turn_failed(&mut self) {
+        self.turn.text.clear();
     }
 
     /// Records messages that the turn took.
@@ -231,5 +235,40 @@ async fn send(client: &Client, unsent: &Unsent) -> Checked {
     match client.send(request).await {
         Ok(_) => Checked::Sent(recipient.to_owned()),
         Err(error) => Checked::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use teamwire_proto::v1::{Broadcast, DirectMessage, Message, Notice, Sender};
+
+    use super::*;
+
+    fn message(kind: SenderKind, automatic: bool, body: Body) -> Message {
+        let sender = Some(Sender { kind: kind.into(), name: "ann".to_owned() });
+        Message { sender, automatic, wants_reply: true, body: Some(body), ..Message::default() }
+    }
+
+    #[test]
+    fn only_direct_messages_that_someone_wrote_expect_something() {
+        let direct = || Body::Message(DirectMessage::default());
+        for kind in [SenderKind::Member, SenderKind::Operator] {
+            let taken = Taken::of(&message(kind, false, direct())).expect("it expects something");
+            assert_eq!((taken.sender.as_str(), taken.wants_reply), ("ann", true));
+            assert_eq!(taken.is_from_member, kind == SenderKind::Member);
+        }
+        // Otherwise, two agents that only write would exchange messages forever.
+        assert!(Taken::of(&message(SenderKind::Member, true, direct())).is_none());
+        assert!(Taken::of(&message(SenderKind::Member, false, Body::Broadcast(Broadcast::default()))).is_none());
+        assert!(Taken::of(&message(SenderKind::Coordinator, false, Body::Notice(Notice::default()))).is_none());
+    }
+
+    #[test]
+    fn the_texts_of_both_turns_are_sent_once_each() {
+        let mut unsent = Unsent::default();
+        for text in ["The report.", "", "I have nothing to add.", "The report."] {
+            unsent.add(Vec::new(), text);
+        }
+        assert_eq!(unsent.text, "The report.\n\nI have nothing to add.");
     }
 }
