@@ -105,7 +105,7 @@ impl McpServer {
         ))
     }
 
-    /// Read what a teammate wrote at the end of its last turn, which may be a report that it did not send to anyone.
+    /// Read what a teammate wrote at the end of its last turn and may not have sent.
     #[tool(
         name = "Last",
         annotations(title = "Read a teammate's last text", read_only_hint = true, open_world_hint = false)
