@@ -110,10 +110,11 @@ fn warn_of_reach(what: &str, addresses: &[Address]) {
     match addresses {
         [Address::Unix(_), ..] => show::warn(&format!(
             "The {what} works on this machine only, and for your user only. For other users of this machine, add --address with \
-             the coordinator's http address; for other machines, start the coordinator with --advertise URL.",
+             the coordinator's http address; for other machines, open the coordinator first: `teamwire open`, or `teamwire serve --advertise URL`.",
         )),
         addresses if addresses.iter().all(Address::is_loopback) => show::warn(&format!(
-            "The {what} works on this machine only. For other machines, start the coordinator with --advertise URL.",
+            "The {what} works on this machine only. For other machines, open the coordinator first: `teamwire open`, or `teamwire serve \
+             --advertise URL`.",
         )),
         _ => {}
     }
