@@ -52,7 +52,6 @@ impl Taken {
 struct Unsent {
     taken: Vec<Taken>,
     text: String,
-    is_reminded: bool,
 }
 
 /// What to do about an unsent text.
@@ -123,7 +122,9 @@ impl UnsentTexts {
     pub(super) fn turn_ended(&mut self) {
         let turn = std::mem::take(&mut self.turn);
         let has_spoken = std::mem::take(&mut self.has_spoken);
-        let unsent = match self.reminded.take() {
+        let reminded = self.reminded.take();
+        let is_reminded = reminded.is_some();
+        let unsent = match reminded {
             _ if has_spoken => return,
             Some(mut reminded) => {
                 reminded.add(turn.taken, &turn.text);
@@ -133,7 +134,7 @@ impl UnsentTexts {
             None => turn,
         };
         let (client, known) = (self.client.clone(), self.known.clone());
-        self.work.spawn(async move { check(&client, unsent, known).await });
+        self.work.spawn(async move { check(&client, unsent, is_reminded, known).await });
     }
 
     /// Waits until something is to be done, or was done, about an unsent text. Cancel-safe.
@@ -145,7 +146,7 @@ impl UnsentTexts {
             match checked {
                 Checked::Silent(unsent) => {
                     let senders = unsent.senders();
-                    self.reminded = Some(Unsent { is_reminded: true, ..unsent });
+                    self.reminded = Some(unsent);
                     return Unread::Remind(senders);
                 }
                 Checked::Sent(to) => return Unread::Sent(to),
@@ -174,7 +175,7 @@ impl Unsent {
 
 /// Checks whether the member has sent something since its agent was sent what it took. If not, and the agent was reminded,
 /// sends its text. Returns the newest message of the member, too.
-async fn check(client: &Client, unsent: Unsent, known: String) -> (Checked, String) {
+async fn check(client: &Client, unsent: Unsent, is_reminded: bool, known: String) -> (Checked, String) {
     let filter =
         v1::HistoryFilter { member: client.name().to_owned(), messages_only: true, ..v1::HistoryFilter::default() };
     let request = v1::ListHistoryRequest { filter: Some(filter), newest: true, page_size: PAGE, ..Default::default() };
@@ -195,7 +196,7 @@ async fn check(client: &Client, unsent: Unsent, known: String) -> (Checked, Stri
     let own: Vec<v1::Message> = own.filter(is_own).collect();
     let has_spoken = own.iter().any(|message| message.id > known && time(message.sent_at) > oldest);
     let newest = own.into_iter().map(|message| message.id).max().unwrap_or(known);
-    let checked = match (has_spoken, unsent.is_reminded) {
+    let checked = match (has_spoken, is_reminded) {
         (true, _) => Checked::Spoke,
         (false, false) => Checked::Silent(unsent),
         (false, true) => send(client, &unsent).await,
