@@ -3,6 +3,7 @@
 //! serde reads it; `check` checks what the types cannot express. Every error names the file, the line and the key.
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
@@ -231,9 +232,13 @@ impl<'s> Source<'s> {
 /// Adds profiles that members name, that a host's configuration leaves out, and that a host without a configuration would
 /// offer: those of the agent programs on the PATH. `table`: the same configuration as TOML.
 fn add_known_programs(local: &mut HostFile, table: &mut DocumentMut, members: &[Member]) {
-    let known = HostFile::of_programs_on_path();
+    // Searched only if a member names another profile.
+    let known = LazyCell::new(HostFile::of_programs_on_path);
     for member in members {
-        let (None, Some(profile)) = (local.profile(&member.profile), known.profile(&member.profile)) else { continue };
+        if local.profile(&member.profile).is_some() {
+            continue;
+        }
+        let Some(profile) = known.profile(&member.profile) else { continue };
         let list = |texts: &[String]| value(texts.iter().collect::<Array>());
         let mut written = Table::new();
         written.insert("command", list(&profile.command));
