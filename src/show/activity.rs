@@ -26,12 +26,13 @@ pub(crate) fn turn(member: &str, turn: &v1::TurnEnded) {
     }
     facts.push(super::count(turn.tool_calls.into(), "tool call"));
     if let Some(used) = &turn.usage {
-        facts.extend(
-            [tokens(used), cost(used)]
-                .into_iter()
-                .zip(["tokens in/out", ""])
-                .filter_map(|(text, unit)| (!text.is_empty()).then(|| format!("{text} {unit}").trim_end().to_owned())),
-        );
+        let (tokens, cost) = (tokens(used), cost(used));
+        if !tokens.is_empty() {
+            facts.push(format!("{tokens} tokens in/out"));
+        }
+        if !cost.is_empty() {
+            facts.push(cost);
+        }
     }
     anstream::println!("{}", paint(dim(), format!("{}: {}", plain(member), facts.join(", "))));
     if !turn.cut_short.is_empty() {

@@ -15,6 +15,9 @@ enum Prints {
 
 use Prints::{Message, Object};
 
+/// What a command prints about each thing that it does.
+const STEP: Prints = Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")]);
+
 /// Every command that has `--json`.
 const COMMANDS: &[(&str, Prints)] = &[
     ("access list", Message("Credential")),
@@ -71,7 +74,7 @@ const COMMANDS: &[(&str, Prints)] = &[
             ("next", "string"),
         ]),
     ),
-    ("down", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
+    ("down", STEP),
     ("health", Object(&[("serving", "boolean"), ("writable", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
     ("history --export", Object(&[("entries", "integer"), ("last_sequence", "integer")])),
@@ -113,7 +116,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("logs --follow", Message("HistoryEntry")),
     ("message show", Object(&[("message", "SendMessage"), ("receipts", "Receipt*")])),
     ("notices", Message("Member")),
-    ("open", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
+    ("open", STEP),
     ("operator rotate", Object(&[("file", "string"), ("grace_seconds", "integer"), ("accepted", "boolean")])),
     ("permission approve", Message("SendResponse")),
     ("permission reject", Message("SendResponse")),
@@ -126,7 +129,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("plan submit --wait", Message("Request")),
     ("reject", Message("SendResponse")),
     ("requests", Message("Request")),
-    ("restart", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
+    ("restart", STEP),
     (
         "restore",
         Object(&[
@@ -149,7 +152,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("spawn", Message("Request")),
     ("spawn --no-wait", Message("SpawnResponse")),
     ("status", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
-    ("stop", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
+    ("stop", STEP),
     // One of the fields: what is new or has changed, or the key of what is gone.
     (
         "status --follow",
@@ -177,7 +180,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("team lead", Message("Team")),
     ("team list", Message("Team")),
     ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
-    ("up", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
+    ("up", STEP),
     (
         "update",
         Object(&[("version", "string"), ("path", "string"), ("installed_with", "string"), ("command", "string")]),

@@ -236,10 +236,7 @@ struct Report {
 
 impl Report {
     fn request(&self) -> v1::ReportActivityRequest {
-        let lines = self.lines.iter().map(|(at, text)| v1::ReportedLine {
-            text: text.clone(),
-            age: prost_types::Duration::try_from(at.elapsed()).ok(),
-        });
+        let lines = self.lines.iter().map(|(at, text)| v1::ReportedLine { text: text.clone(), age: age(*at) });
         let (failed_turns, idempotency_key) = (self.failed_turns.clone(), self.idempotency_key.clone());
         let program = self.program.as_ref().map(ProgramState::report);
         let turn = self.turn.as_ref().map(|(number, turn)| turn.report(*number));
