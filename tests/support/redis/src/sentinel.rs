@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::server::{Flavor, TestRedis, eventually, free_port, spawn_until};
+use super::server::{Flavor, TestRedis, connect, eventually, free_port, spawn_until};
 
 /// A Sentinel that decides alone, within a second or two. Killed when dropped.
 #[derive(Debug)]
@@ -67,8 +67,7 @@ impl TestSentinel {
 
     /// Has it carry out a command of Sentinels.
     pub async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut connection = connect(&format!("redis://127.0.0.1:{}", self.port)).await?;
         redis::cmd("SENTINEL").arg(command).query_async(&mut connection).await
     }
 

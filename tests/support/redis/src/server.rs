@@ -53,6 +53,16 @@ impl Flavor {
     }
 }
 
+/// How long a connection of the tests waits: the 500 ms of the client's own default are less than a busy machine takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connects with [`PATIENCE`].
+pub(crate) async fn connect(url: &str) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
+    let patient =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+    redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await
+}
+
 /// A running server. Killed when dropped.
 #[derive(Debug)]
 pub struct TestRedis {
@@ -164,7 +174,7 @@ impl TestRedis {
 
     /// Makes a connection apart from any store's.
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
-        redis::Client::open(self.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+        connect(&self.url()).await.unwrap()
     }
 
     /// Has it carry out a command.
@@ -174,7 +184,7 @@ impl TestRedis {
 
     /// Asks it to carry out a command, which it may refuse.
     pub async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
-        let mut connection = redis::Client::open(self.url())?.get_multiplexed_async_connection().await?;
+        let mut connection = connect(&self.url()).await?;
         redis::cmd(command[0]).arg(&command[1..]).query_async(&mut connection).await
     }
 
