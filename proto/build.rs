@@ -4,9 +4,21 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 13] = [
-    "access", "activity", "audit", "backup", "history", "host", "message", "options", "reason", "request", "task",
-    "team", "watch",
+const FILES: [&str; 14] = [
+    "access",
+    "activity",
+    "audit",
+    "backup",
+    "history",
+    "host",
+    "message",
+    "options",
+    "reason",
+    "request",
+    "task",
+    "team",
+    "transcript",
+    "watch",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -36,16 +36,37 @@ const SERVER_PARTS: [(&str, &[&str]); 12] = [
 ];
 
 /// The modules of the crate that runs agents, and what each may name besides itself.
-const AGENTS_PARTS: [(&str, &[&str]); 18] = [
-    ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process"]),
+const AGENTS_PARTS: [(&str, &[&str]); 19] = [
+    ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process", "transcript"]),
     ("installed", &["adapters", "process"]),
     (
         "adapters",
-        &["agent_text", "config", "event", "exit", "incarnation", "line_protocol", "mcp", "process", "visible"],
+        &[
+            "agent_text",
+            "config",
+            "event",
+            "exit",
+            "incarnation",
+            "line_protocol",
+            "mcp",
+            "process",
+            "transcript",
+            "visible",
+        ],
     ),
     (
         "incarnation",
-        &["config", "event", "exit", "hurry", "line_protocol", "pending_replies", "process", "tls_environment"],
+        &[
+            "config",
+            "event",
+            "exit",
+            "hurry",
+            "line_protocol",
+            "pending_replies",
+            "process",
+            "tls_environment",
+            "transcript",
+        ],
     ),
     ("line_protocol", &["agent_text", "visible"]),
     ("mcp", &["agent_text", "hooks", "line_protocol", "pending_replies", "visible"]),
@@ -60,6 +81,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 18] = [
     ("pending_replies", &[]),
     ("setup", &[]),
     ("tls_environment", &[]),
+    ("transcript", &[]),
     ("visible", &[]),
 ];
 

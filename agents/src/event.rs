@@ -78,6 +78,8 @@ pub enum RunnerEvent {
         /// The request's id.
         request_id: String,
     },
+    /// An agent program is to end its turn, because the lead has sent a message that says so.
+    Interrupted,
     /// An agent program has ended a turn with a text that it sent to no one, and is reminded of it.
     UnsentReminded,
     /// The runner has sent a text that the program wrote and did not send.
@@ -219,6 +221,7 @@ impl fmt::Display for RunnerEvent {
                  or else run it with --ack written"
             ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
+            Self::Interrupted => f.write_str("the lead ended the program's turn"),
             Self::UnsentReminded => f.write_str("reminded the program that no one has received what it wrote"),
             Self::TextSent { recipient } => write!(f, "sent {recipient} what the program wrote and did not send"),
             Self::ShutdownReminded { request_id } => {

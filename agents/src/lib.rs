@@ -18,6 +18,7 @@
 //! | `hurry` | how a runner ends without a grace period | |
 //! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `line_protocol`, `pending_replies`, [`agent_text`], [`visible`] |
 //! | [`host`] | starts members on this machine when the lead orders them | `process`, `tls_environment` |
+//! | [`transcript`] | what an agent was given, wrote and did, in files | |
 //! | `tls_environment` | the environment variables for TLS | |
 //! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`], [`visible`] |
 //! | [`setup`] | edits the settings of agent programs | |
@@ -26,7 +27,7 @@
 //! | [`visible`] | marks characters that a reader does not see | |
 //!
 //! One incarnation is one value with one owner, the adapter that runs it. There are no locks: besides the owner, only
-//! the heartbeat and the reporter of activity see its state. Anything that takes time, such as a call that the program
+//! the heartbeat, the reporter of activity and readers of the transcript see its state. Anything that takes time, such as a call that the program
 //! asked for or a claim of the next task, runs separately, and its result comes back to the owner as an event.
 //!
 //! ```no_run
@@ -61,6 +62,7 @@ mod process;
 mod runner;
 pub mod setup;
 mod tls_environment;
+pub mod transcript;
 pub mod visible;
 
 pub use self::{

@@ -26,6 +26,7 @@ func isRetryable(reason string) bool {
 		"INBOX_FULL",
 		"NO_HOST_FITS",
 		"RATE_LIMITED",
+		"RUNNER_SILENT",
 		"SLOW_CONSUMER",
 		"STORE_FULL",
 		"STORE_UNAVAILABLE":
@@ -81,6 +82,7 @@ func isRead(method string) bool {
 		"/teamwire.v1.RequestService/ListRequests",
 		"/teamwire.v1.TaskService/ListTasks",
 		"/teamwire.v1.TeamService/ListTeams",
+		"/teamwire.v1.TeamService/ReadTranscript",
 		"/teamwire.v1.RequestService/WaitForDecision":
 		return true
 	}
@@ -119,6 +121,8 @@ func waitOf(method string) (field string, absent, most time.Duration) {
 		return "wait", 0 * time.Second, 60 * time.Second
 	case "/teamwire.v1.TeamService/ListActivity":
 		return "wait", 0 * time.Second, 60 * time.Second
+	case "/teamwire.v1.TeamService/ReadTranscript":
+		return "wait", 0 * time.Second, 30 * time.Second
 	case "/teamwire.v1.RequestService/WaitForDecision":
 		return "timeout", 30 * time.Second, 60 * time.Second
 	}

@@ -21,6 +21,7 @@ mod hosts;
 mod identity;
 mod inbox;
 mod init;
+mod interrupt;
 mod invite;
 mod join;
 mod last;
@@ -46,6 +47,7 @@ mod status;
 mod stop;
 mod task;
 mod team;
+mod transcript;
 mod up;
 mod update;
 mod watchdog;
@@ -185,6 +187,8 @@ enum Command {
     Doctor(doctor::Doctor),
     Logs(logs::Logs),
     Last(last::Last),
+    Interrupt(interrupt::Interrupt),
+    Transcript(transcript::Transcript),
     History(history::History),
     Audit(audit::Audit),
     Status(status::Status),
@@ -256,7 +260,9 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Requests(command) => (command.run(&context).await, command.output.json),
         Command::Message(command) => command.run(&context).await,
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
+        Command::Interrupt(command) => (command.run(&context).await, command.output.json),
         Command::Last(command) => (command.run(&context).await, command.output.json),
+        Command::Transcript(command) => (command.run(&context).await, command.output.json),
         Command::Logs(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Audit(command) => (command.run(&context).await, command.output.json),

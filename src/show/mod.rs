@@ -17,6 +17,7 @@ mod style;
 mod table;
 mod task;
 mod text;
+mod transcript;
 
 use std::sync::LazyLock;
 
@@ -42,6 +43,7 @@ pub(crate) use self::{
     table::{table, table_with_texts},
     task::{task, task_line, tasks},
     text::{count, one_line, plain, short_id, shorten, size, time},
+    transcript::{transcript_entry, transcript_turn},
 };
 
 static POOL: LazyLock<DescriptorPool> =

@@ -104,6 +104,7 @@ const COMMANDS: &[(&str, Prints)] = &[
             ("next", "string"),
         ]),
     ),
+    ("interrupt", Message("SendResponse")),
     (
         "invite",
         Object(&[("token", "string"), ("join_string", "string?"), ("address", "string"), ("expires_at", "string")]),
@@ -180,6 +181,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("team lead", Message("Team")),
     ("team list", Message("Team")),
     ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
+    ("transcript", Message("TranscriptEntry")),
     ("up", STEP),
     (
         "update",

@@ -32,6 +32,7 @@ macro_rules! scenarios {
 mod compactions;
 mod crashes;
 mod hosts;
+mod interrupts;
 mod makers;
 mod mcp;
 mod messages;
@@ -42,4 +43,5 @@ mod readme;
 mod reports;
 mod shutdowns;
 mod tasks;
+mod transcripts;
 mod up;

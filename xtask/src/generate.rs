@@ -31,9 +31,21 @@ const FILES: [&str; 9] = [
 const CLIENTS: &str = "clients";
 
 /// The protocol's files, without their extension.
-const PROTOS: [&str; 13] = [
-    "access", "activity", "audit", "backup", "history", "host", "message", "options", "reason", "request", "task",
-    "team", "watch",
+const PROTOS: [&str; 14] = [
+    "access",
+    "activity",
+    "audit",
+    "backup",
+    "history",
+    "host",
+    "message",
+    "options",
+    "reason",
+    "request",
+    "task",
+    "team",
+    "transcript",
+    "watch",
 ];
 
 /// Generates everything.

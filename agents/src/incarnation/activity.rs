@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use teamwire_client::{Client, Retry};
-use teamwire_proto::v1;
+use teamwire_proto::v1::{self, TranscriptKind};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
@@ -14,6 +14,7 @@ use super::{
     Incarnation,
     background::{Background, finished, start},
 };
+use crate::transcript::Entry;
 
 /// The time between two reports, and between two attempts at one.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -43,6 +44,8 @@ impl Incarnation<'_> {
     /// Reports a turn that has ended. Never waits. Replaces an earlier report that has not been sent.
     pub(crate) fn turn_ended(&mut self, turn: EndedTurn) {
         self.turns += 1;
+        let (text, usage) = (turn.cut_short.clone(), turn.usage);
+        self.record(Entry { kind: TranscriptKind::TurnEnded, text, usage, ..Entry::default() });
         let numbered = (self.turns, turn);
         self.reporter.waiting.send_modify(|waiting| waiting.turn = Some(numbered));
     }

@@ -21,6 +21,10 @@ impl Incarnation<'_> {
     pub(super) fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<IncarnationEvent> {
         match event {
             Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
+            Some(Ok(Event::TranscriptQuery(query))) => {
+                self.answer_query(*query);
+                None
+            }
             Some(Ok(Event::Opened(opened))) => {
                 let away = self.lost_at.take().map(|at| at.elapsed());
                 self.tell(RunnerEvent::Connected { backlog: opened.backlog, away });
@@ -52,6 +56,11 @@ impl Incarnation<'_> {
             // The program has the task itself.
             delivery.ack();
             return None;
+        }
+        if delivery.message.interrupt {
+            let place = self.waiting.iter().position(|other| !goes_first(other)).unwrap_or(self.waiting.len());
+            self.waiting.insert(place, delivery);
+            return Some(IncarnationEvent::Changed);
         }
         if !is_urgent(&delivery) {
             self.waiting.push_back(delivery);
@@ -135,7 +144,12 @@ fn assigned_task(delivery: &Delivery) -> Option<u64> {
     }
 }
 
-/// Returns whether a message goes ahead of the others: a shutdown request does.
+/// Returns whether a message goes ahead of the others: a request to shut down, or one that ends the turn.
+pub(crate) fn goes_first(delivery: &Delivery) -> bool {
+    is_urgent(delivery) || delivery.message.interrupt
+}
+
+/// Returns whether a message asks the member to shut down.
 pub(crate) fn is_urgent(delivery: &Delivery) -> bool {
     matches!(delivery.message.body, Some(Body::ShutdownRequest(_)))
 }

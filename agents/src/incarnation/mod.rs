@@ -18,6 +18,7 @@ mod recent_ids;
 mod refusals;
 mod responder;
 mod task_claimer;
+mod transcript;
 mod welcome;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -39,7 +40,7 @@ use self::{
 };
 pub(crate) use self::{
     activity::{EndedTurn, ProgramState},
-    intake::is_urgent,
+    intake::{goes_first, is_urgent},
     passthrough::Passthrough,
     program::Additions,
     program_session::ProgramSession,
@@ -54,6 +55,7 @@ use crate::{
     hurry::Hurry,
     line_protocol::input_lines::{self, InputLine},
     process::Boundary,
+    transcript::Transcript,
 };
 
 /// How many messages a session delivers without acknowledgement.
@@ -112,6 +114,9 @@ pub(crate) struct Incarnation<'a> {
     reporter: ActivityReporter,
     /// How many turns of the program have ended.
     turns: u64,
+    transcript: Option<Arc<Transcript>>,
+    /// Answers to those who read the transcript.
+    answers: JoinSet<()>,
     _heartbeat: Background<()>,
 }
 
@@ -175,6 +180,8 @@ impl<'a> Incarnation<'a> {
             responder: Responder::new(client.clone()),
             reporter: ActivityReporter::new(client.clone()),
             turns: 0,
+            transcript: transcript::open(config, &joined),
+            answers: JoinSet::new(),
             client,
             joined,
             options,
@@ -261,6 +268,11 @@ impl<'a> Incarnation<'a> {
     /// Returns the messages that wait, the next one first.
     pub(crate) fn waiting(&mut self) -> &mut VecDeque<Box<Delivery>> {
         &mut self.waiting
+    }
+
+    /// Returns whether a message waits that ends the turn of the program.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.waiting.iter().any(|delivery| delivery.message.interrupt)
     }
 
     /// Removes the next claimed task from those that wait, and returns it.
@@ -385,6 +397,7 @@ impl<'a> Incarnation<'a> {
 
     /// Reports an event to the `on_event` callback.
     pub(crate) fn tell(&self, event: RunnerEvent) {
+        self.record_event(&event);
         (self.config.on_event)(&event);
     }
 

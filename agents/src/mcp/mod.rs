@@ -57,9 +57,10 @@ pub use self::teamless::{CreateTeam, TeamlessServer};
 use crate::visible::shown_line;
 
 /// The names of all tools of a member.
-pub(crate) const TOOLS: [&str; 14] = [
+pub(crate) const TOOLS: [&str; 15] = [
     "CheckInbox",
     "ForceStop",
+    "Interrupt",
     "Invite",
     "Last",
     "SendMessage",
@@ -75,7 +76,7 @@ pub(crate) const TOOLS: [&str; 14] = [
 ];
 
 /// The tools that only the lead gets.
-const FOR_THE_LEAD: [&str; 5] = ["Task", "Invite", "ForceStop", "Last", "TeamDelete"];
+const FOR_THE_LEAD: [&str; 6] = ["Task", "Invite", "ForceStop", "Last", "Interrupt", "TeamDelete"];
 
 /// The tool that the lead does not get, because plans go to the lead.
 const FOR_TEAMMATES: &str = "SubmitPlan";

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, time::SystemTime};
 
 use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, tool_router};
 use serde::Deserialize;
-use teamwire_client::v1;
+use teamwire_client::{message, v1};
 use teamwire_proto::{
     v1::{MemberState, Role, Severity},
     word,
@@ -46,6 +46,15 @@ struct ForceStop {
 struct Last {
     /// The teammate.
     name: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct Interrupt {
+    /// The teammate.
+    name: String,
+    /// What it does instead.
+    text: String,
 }
 
 #[tool_router(router = team_tools, vis = "pub(super)")]
@@ -129,6 +138,22 @@ impl McpServer {
             age(turn.ended_at.as_ref()),
             word::count(turn.tool_calls.into(), "tool call"),
         ))
+    }
+
+    /// End a teammate's turn now, and tell it what to do instead. Use it when the teammate is on a wrong way.
+    #[tool(
+        name = "Interrupt",
+        annotations(
+            title = "Interrupt a teammate",
+            read_only_hint = false,
+            destructive_hint = true,
+            open_world_hint = false
+        )
+    )]
+    async fn interrupt(&self, Parameters(interrupt): Parameters<Interrupt>) -> Result<String, String> {
+        let request = message::interrupt(&interrupt.name, interrupt.text);
+        self.client.send(request).await.map_err(failure)?;
+        Ok(format!("{} ends its turn and reads your text next.", interrupt.name))
     }
 
     /// End a teammate without asking it. Its unfinished work is lost: send a shutdown_request first, and use this only

@@ -7,12 +7,25 @@
 //! assert!(request.body.is_some());
 //! ```
 
-use teamwire_proto::v1::{self, send_request::Body};
+use teamwire_proto::{
+    v1::{self, send_request::Body},
+    word::shorten,
+};
+
+/// How many characters of a text become its summary.
+const SUMMARY_CHARS: usize = 80;
 
 /// Builds a text for one member. `recipient`: its name, or `team-lead`.
 pub fn direct(recipient: impl Into<String>, summary: impl Into<String>, content: impl Into<String>) -> v1::SendRequest {
     let (recipient, summary, content) = (recipient.into(), summary.into(), content.into());
     with(Body::Message(v1::DirectMessage { recipient, summary, content }))
+}
+
+/// Builds a text for one member that ends the turn of its program. Only the lead and the operator may send it.
+pub fn interrupt(recipient: impl Into<String>, content: impl Into<String>) -> v1::SendRequest {
+    let content = content.into();
+    let summary = shorten(&content, SUMMARY_CHARS);
+    v1::SendRequest { interrupt: true, ..direct(recipient, summary, content) }
 }
 
 /// Builds a text for every other member.

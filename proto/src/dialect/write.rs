@@ -14,7 +14,7 @@ use crate::{
 /// name, or `unknown` for a kind that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they
 /// apply: `to` (as the sender wrote it; `*` for a broadcast), `tool`, `summary`, `content` (also the reason, the plan,
 /// the feedback, the detail, and a notice's sentence), `request_id`, `approve`, `request_expires_at`,
-/// `target_incarnation`, `in_reply_to`, `prompt`, `automatic`, `wants_reply`, `attachments`, `notice`. Empty fields are left
+/// `target_incarnation`, `in_reply_to`, `prompt`, `automatic`, `wants_reply`, `interrupt`, `attachments`, `notice`. Empty fields are left
 /// out.
 pub fn write(message: &v1::Message) -> Value {
     let mut json = Map::new();
@@ -49,9 +49,13 @@ pub fn write(message: &v1::Message) -> Value {
     if message.target_incarnation != 0 {
         json.insert("target_incarnation".to_owned(), json!(message.target_incarnation));
     }
-    for (key, is_set) in
-        [("prompt", message.prompt), ("automatic", message.automatic), ("wants_reply", message.wants_reply)]
-    {
+    let marks = [
+        ("prompt", message.prompt),
+        ("automatic", message.automatic),
+        ("wants_reply", message.wants_reply),
+        ("interrupt", message.interrupt),
+    ];
+    for (key, is_set) in marks {
         if is_set {
             json.insert(key.to_owned(), json!(true));
         }

@@ -100,6 +100,8 @@ pub(super) struct DeliveryLoop {
     may_be_asked: bool,
     /// The id of the latest pending shutdown request that the session has looked for.
     asked_by: Option<RequestId>,
+    /// The calls that read the member's transcript, of which the client knows.
+    questions: Vec<String>,
 }
 
 impl DeliveryLoop {
@@ -124,6 +126,7 @@ impl DeliveryLoop {
             look_at: None,
             may_be_asked: true,
             asked_by: None,
+            questions: Vec::new(),
         }
     }
 
@@ -199,6 +202,9 @@ impl DeliveryLoop {
         if self.mailbox.take(Work::Recount) {
             self.recount().await?;
         }
+        if self.mailbox.take(Work::Questions) {
+            self.ask_for_transcript().await?;
+        }
         if !self.deliver_in_order().await? && self.may_be_asked {
             self.overtake().await?;
             self.may_be_asked = false;
@@ -264,6 +270,21 @@ impl DeliveryLoop {
             self.cursor.overtook(sequence);
         }
         self.asked_by = Some(request_id);
+        Ok(())
+    }
+
+    /// Passes on the calls that want to read the member's transcript.
+    async fn ask_for_transcript(&mut self) -> Result<(), DeliverError> {
+        let Mailbox { namespace, member, .. } = &*self.mailbox;
+        let waiting = self.coordinator.transcript_queries(namespace, member).await?;
+        let queries = waiting.iter().flat_map(|record| &record.queries);
+        let queries: Vec<_> = queries.filter(|query| query.incarnation == self.session.incarnation).collect();
+        for query in &queries {
+            if !self.questions.contains(&query.id) {
+                self.writer.write(stream_response::Frame::TranscriptQuery(query.show())).await?;
+            }
+        }
+        self.questions = queries.into_iter().map(|query| query.id.clone()).collect();
         Ok(())
     }
 

@@ -4,10 +4,10 @@
 //! that wait for them, and are dropped when the store is full.
 
 use prost::Message as _;
-use teamwire_proto::{Reason, Refusal, id, name::Name, v1, word::cut_middle};
+use teamwire_proto::{id, name::Name, v1, word::cut_middle};
 
 use super::{
-    identity::{self, Admit, CallerCredentials, Principal},
+    identity::{self, Admit, CallerCredentials},
     page::Page,
     records::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used},
     streams,
@@ -106,15 +106,8 @@ pub fn last_turn(
     request: &v1::GetLastTurnRequest,
 ) -> Result<v1::GetLastTurnResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
-    if matches!(caller, Principal::Observer) {
-        let text = "An observer's credential does not show what agents write. Use the lead's or the operator's.";
-        return Err(Refusal::new(Reason::NotPermitted, text).into());
-    }
     let name = team.resolve(&request.member, "member")?.name.clone();
-    let is_own = matches!(&caller, Principal::Member { name: own, .. } if *own == name);
-    if !is_own {
-        caller.lead_only(&format!("read what {name} wrote"))?;
-    }
+    caller.may_read_texts_of(&name)?;
     let turn = tx.read::<LastTurnRecord>(name.folded())?.map(|record| record.show());
     Ok(v1::GetLastTurnResponse { turn })
 }

@@ -16,7 +16,7 @@
 //!   them. [`dead_letters`]: messages that cannot be delivered.
 //! - [`notices`]: who gets the coordinator's notices, and how often.
 //! - [`audit`]: who used which powers, and who was refused.
-//! - [`activity`]: what members' programs do and use. [`diagnosis`]: what is wrong, and what to do about it.
+//! - [`activity`]: what members' programs do and use. [`transcript`]: reading what their runners keep. [`diagnosis`]: what is wrong, and what to do about it.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //!   [`quota`]: how much a team may hold.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
@@ -65,6 +65,7 @@ pub mod team_view;
 mod text;
 pub mod time;
 pub mod topics;
+pub mod transcript;
 pub mod tx;
 
 pub use limits::Limits;

@@ -19,7 +19,7 @@ use super::{
     records::{
         ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, LastTurnRecord, Life,
         ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord,
-        TeamRecord, UnprocessedRecord, receipt_id,
+        TeamRecord, TranscriptQueriesRecord, UnprocessedRecord, receipt_id,
     },
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
     task::{
@@ -145,6 +145,7 @@ pub fn remove_member(
     tx.delete::<UnprocessedRecord>(id);
     tx.delete::<ActivityRecord>(id);
     tx.delete::<LastTurnRecord>(id);
+    tx.delete::<TranscriptQueriesRecord>(id);
     tx.delete::<HostRecord>(id);
     tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());

@@ -114,6 +114,9 @@ impl Sending<'_> {
         let instead = "Nothing was queued. Send to another member, or start it again first.";
         let to = self.team.resolve_receiver(&ask.recipient, "recipient", instead)?;
         self.refuse_self(&to.name, "Name another member, or use a broadcast to reach all others.")?;
+        if self.request.interrupt {
+            self.caller.lead_only("interrupt a member")?;
+        }
         check_content(&ask.content, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         let body =
@@ -308,6 +311,7 @@ impl Sending<'_> {
         v1::Message {
             automatic: is_direct && self.request.automatic,
             wants_reply: is_direct && self.request.wants_reply,
+            interrupt: is_direct && self.request.interrupt,
             in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
             trace_parent: self.trace_parent.unwrap_or_default().to_owned(),

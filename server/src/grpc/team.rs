@@ -6,10 +6,13 @@ use teamwire_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{admission::Admitted, services::Services};
+use super::{
+    admission::Admitted,
+    services::{Services, draining},
+};
 use crate::{
     coordinator::decide::Touches,
-    domain::{activity, membership},
+    domain::{activity, membership, transcript},
 };
 
 #[tonic::async_trait]
@@ -153,6 +156,28 @@ impl TeamService for Services {
         Ok(Response::new(
             self.coordinator.rule(&who, team, Touches::Team, |tx| activity::last_turn(tx, &who, &request)).await?,
         ))
+    }
+
+    async fn read_transcript(
+        &self,
+        request: Request<v1::ReadTranscriptRequest>,
+    ) -> Result<Response<v1::ReadTranscriptResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let reading = self.while_signed_in(&who, self.coordinator.read_transcript(&who, &request));
+        let waited = self.heartbeats.while_waiting(&who, reading);
+        match self.draining.run_until_cancelled(waited).await {
+            Some(page) => Ok(Response::new(page?)),
+            None => Err(draining().into()),
+        }
+    }
+
+    async fn answer_transcript_query(
+        &self,
+        request: Request<v1::AnswerTranscriptQueryRequest>,
+    ) -> Result<Response<v1::AnswerTranscriptQueryResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        self.coordinator.rule(&who, "", Touches::Team, |tx| transcript::answer(tx, &who, &request)).await?;
+        Ok(Response::new(v1::AnswerTranscriptQueryResponse {}))
     }
 
     async fn force_stop(

@@ -50,13 +50,15 @@ pub(crate) enum Work {
     Verify,
     /// Find out which delivered messages were acknowledged through another coordinator.
     Recount,
+    /// Ask the runner what calls want to read of its transcript.
+    Questions,
     /// End, because the inbox has gone back to an earlier state: only a new session can tell which entries are new.
     Restart,
 }
 
 /// The work that a session has not begun yet.
 #[derive(Debug, Default)]
-struct Pending([bool; 4]);
+struct Pending([bool; 5]);
 
 impl Pending {
     fn request(&mut self, work: Work) {
@@ -146,6 +148,7 @@ impl Mailbox {
     pub(crate) fn new(namespace: Namespace, member: Name, session_id: SessionId) -> Arc<Self> {
         let mut state = Inbox::default();
         state.pending.request(Work::Reread);
+        state.pending.request(Work::Questions);
         Arc::new(Self {
             namespace,
             member,

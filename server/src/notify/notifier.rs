@@ -89,7 +89,8 @@ impl Notifier {
         self.watch_in(namespace, |waiters| &waiters.tasks)
     }
 
-    /// Returns a counter that changes whenever a member of the namespace has reported activity.
+    /// Returns a counter that changes whenever a member of the namespace has reported activity, or its runner has answered
+    /// a call that reads its transcript.
     pub fn watch_activity(&self, namespace: &Namespace, member: &Name) -> watch::Receiver<u64> {
         waiters_in(&mut self.lock(), namespace).watch_activity(member.folded())
     }

@@ -18,7 +18,7 @@ pub(crate) struct NamespaceWaiters {
     pub(super) news: watch::Sender<u64>,
     /// Counts changes to tasks.
     pub(super) tasks: watch::Sender<u64>,
-    /// Counts reports of activity, by the member's folded name.
+    /// Counts reports of activity and pages of the transcript, by the member's folded name.
     activity: HashMap<String, watch::Sender<u64>>,
     /// What may have changed, if a task reads the team for those who watch it.
     pub(super) changes: Option<Arc<TeamChanges>>,
@@ -54,11 +54,12 @@ impl NamespaceWaiters {
         self.activity.entry(member.to_owned()).or_default().subscribe()
     }
 
-    /// Passes on a commit with these topics. Reports of activity are frequent, so they do not wake anyone else.
+    /// Passes on a commit with these topics. Reports of activity are frequent, and pages of transcripts concern one call, so
+    /// they do not wake anyone else.
     pub(super) fn pass_on<'t>(&self, topics: impl IntoIterator<Item = Topic<'t>>) {
         let mut is_news = true;
         for topic in topics {
-            is_news &= !matches!(topic, Topic::Activity(_));
+            is_news &= !matches!(topic, Topic::Activity(_) | Topic::Transcript(_));
             self.wake(topic);
         }
         if is_news {
@@ -77,6 +78,10 @@ impl NamespaceWaiters {
         match topic {
             Topic::Activity(member) => {
                 self.activity.get(member).into_iter().for_each(|count| count.send_modify(|count| *count += 1));
+            }
+            Topic::Transcript(member) => {
+                self.each(member, Work::Questions);
+                self.wake(Topic::Activity(member));
             }
             Topic::Inbox(member) => self.each(member, Work::Reread),
             Topic::Inboxes => self.all(Work::Reread),

@@ -10,6 +10,7 @@ use teamwire_server::{
         membership,
         request::permission,
         task::{claim, edit},
+        transcript,
     },
 };
 
@@ -33,6 +34,11 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::GetLastTurnRequest,
     ) -> Result<v1::GetLastTurnResponse, Refusal>;
+    async fn answer_transcript_query(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::AnswerTranscriptQueryRequest,
+    ) -> Result<(), Refusal>;
     async fn set_notice_level(
         &self,
         who: &CallerCredentials,
@@ -99,6 +105,14 @@ impl RuleCalls for Coordinator {
         ask: &v1::GetLastTurnRequest,
     ) -> Result<v1::GetLastTurnResponse, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| activity::last_turn(tx, who, ask)).await
+    }
+
+    async fn answer_transcript_query(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::AnswerTranscriptQueryRequest,
+    ) -> Result<(), Refusal> {
+        self.rule(who, "", Touches::Team, |tx| transcript::answer(tx, who, ask)).await
     }
 
     async fn set_notice_level(

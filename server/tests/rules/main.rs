@@ -45,5 +45,6 @@ mod task_errors;
 mod tasks;
 mod team;
 mod teams;
+mod transcript;
 
 use teamwire_test_redis as test_redis;

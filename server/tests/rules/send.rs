@@ -179,3 +179,18 @@ async fn a_reply_stores_the_id_of_its_message_in_canonical_form() {
         assert_eq!(t.inbox(&t.lead).await.last().unwrap().in_reply_to, question);
     }
 }
+
+#[tokio::test]
+async fn only_the_lead_and_the_operator_interrupt() {
+    let (t, [_, bob]) = Team::of(["ann", "bob"]).await;
+    let request = || v1::SendRequest { interrupt: true, ..message("ann", "Stop.") };
+    assert_eq!(t.try_send(&bob, request()).await.unwrap_err().reason, Reason::LeadOnly);
+    for (from, request) in [(&t.lead.who, request()), (&t.operator, in_alpha(request()))] {
+        let sent = t.send(from, request).await;
+        let shown = v1::GetMessageRequest { team: "alpha".to_owned(), message_id: sent.message_id };
+        let found = t.coordinator.get_message(&t.lead.who, &shown).await.unwrap();
+        assert!(found.message.unwrap().interrupt);
+    }
+    let ordinary = t.send(&bob, message("ann", "b")).await;
+    assert_eq!(ordinary.recipients, ["ann"]);
+}

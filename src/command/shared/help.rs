@@ -20,7 +20,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "console",
         ],
     ),
-    ("To lead a team", &["team", "invite", "spawn", "shutdown", "hosts", "message", "history", "doctor"]),
+    (
+        "To lead a team",
+        &["team", "invite", "spawn", "interrupt", "transcript", "shutdown", "hosts", "message", "history", "doctor"],
+    ),
     ("To be a member, or to run one", &["run", "join", "leave", "setup", "plan", "permission", "notices", "host"]),
     ("To choose who you are", &["whoami", "identities", "use"]),
     (

@@ -162,7 +162,7 @@ fn only_the_lead_has_the_tools_of_a_lead(world: World) {
     world.create_team("acme");
     world.join("ann");
     let (Some(lead), Some(ann)) = (Agent::start(&world, LEAD), Agent::start(&world, "ann")) else { return };
-    for tool in ["Task", "Invite", "ForceStop", "Last", "TeamDelete"] {
+    for tool in ["Task", "Invite", "ForceStop", "Last", "Interrupt", "TeamDelete"] {
         assert!(lead.tools().contains(&tool) && !ann.tools().contains(&tool), "{tool}");
         assert!(ann.is_refused(tool, json!({"name": "lead"})).starts_with(&format!("You have no tool {tool}.")));
     }

@@ -5,8 +5,12 @@
 
 use std::{future::pending, path::PathBuf, time::Duration};
 
+use teamwire_proto::v1;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep_until};
+
+use super::{Agent, warn};
+use crate::incarnation::Incarnation;
 
 /// What to say if the program has not asked for the member's tools.
 pub(super) const TOOLS_MISSING: &str = "The program has not loaded the team's tools (`teamwire mcp`), so the agent cannot answer. See what the \
@@ -75,6 +79,25 @@ pub(super) async fn due(loading: &Option<Loading>) {
     match loading {
         Some(loading) => loading.due().await,
         None => pending().await,
+    }
+}
+
+impl Agent {
+    /// Tells the lead if the program has not loaded the member's tools.
+    pub(super) fn look_for_tools(&mut self, incarnation: &mut Incarnation<'_>) {
+        match self.loading.as_mut().map(Loading::look) {
+            Some(Look::Missing) => {
+                self.state.set_defect(TOOLS_MISSING);
+                warn(incarnation, TOOLS_MISSING);
+                incarnation.report_failure(v1::WorkFailure { error: TOOLS_MISSING.to_owned(), ..Default::default() });
+            }
+            Some(Look::Loaded) => {
+                self.state.set_defect("");
+                self.loading = None;
+            }
+            Some(Look::StillMissing) | None => {}
+        }
+        self.settle_outbox(incarnation);
     }
 }
 

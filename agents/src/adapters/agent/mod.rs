@@ -13,6 +13,7 @@ mod acp;
 mod claude;
 mod codex;
 mod describe;
+mod interrupts;
 mod loading;
 mod permission_requests;
 mod prompts;
@@ -27,7 +28,7 @@ mod unsent;
 
 use std::{mem, pin::pin, time::Duration};
 
-use teamwire_proto::v1;
+use teamwire_proto::v1::{self, TranscriptKind};
 use tokio::{
     process::ChildStdout,
     time::{Instant, sleep_until, timeout},
@@ -39,7 +40,8 @@ use self::{
     claude::Claude,
     codex::Codex,
     describe::{ACTIVITY_CHARS_MAX, SUMMARY_CHARS_MAX, first_line},
-    loading::{Loading, Look, TOOLS_MISSING, due},
+    interrupts::Interrupts,
+    loading::{Loading, due},
     permission_requests::PermissionRequests,
     prompts::{Failure, Prompts, Rest},
     protocol::{Change, Decision, Event, Outbox, PermissionRequest, Protocol, Usage},
@@ -62,6 +64,7 @@ use crate::{
         lines::{Lines, Piece, next_piece},
     },
     process::Process,
+    transcript::Entry,
 };
 
 /// How long the program may take to become ready for prompts.
@@ -150,6 +153,7 @@ async fn run_session(
         is_wrapped_up: CancellationToken::new(),
         is_broken: false,
         is_starting_over: false,
+        interrupts: Interrupts::default(),
         refusals,
         state: AgentState::default(),
         turns: Turns::default(),
@@ -202,6 +206,7 @@ struct Agent {
     is_broken: bool,
     /// The program's session is of no use any more: the model's API refuses it.
     is_starting_over: bool,
+    interrupts: Interrupts,
     refusals: Refusals,
     state: AgentState,
     turns: Turns,
@@ -215,13 +220,22 @@ impl Agent {
     async fn hold(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process) -> Why {
         let ready_by = Instant::now() + READY_DEADLINE;
         loop {
+            self.interrupt_if_asked(incarnation);
             self.settle_outbox(incarnation);
             if self.is_broken || self.is_starting_over {
                 return Why::Exited;
             }
-            let takes_prompts = self.is_ready && self.input.accepts_line() && self.protocol.accepts_prompt();
+            let takes_prompts = self.is_ready
+                && !self.interrupts.is_pending()
+                && self.input.accepts_line()
+                && self.protocol.accepts_prompt();
             if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
                 self.turns.begin();
+                incarnation.record(Entry {
+                    kind: TranscriptKind::Prompt,
+                    text: prompt.text.clone(),
+                    ..Entry::default()
+                });
                 self.protocol.prompt(prompt, &mut self.out);
                 self.loading.as_mut().map(Loading::begin);
                 continue;
@@ -337,6 +351,7 @@ impl Agent {
 
     /// Acts on everything that the protocol has said.
     fn settle_outbox(&mut self, incarnation: &mut Incarnation<'_>) {
+        self.out.entries.drain(..).for_each(|entry| incarnation.record(entry));
         while let Some(event) = self.out.events.pop_front() {
             self.act(event, incarnation);
         }
@@ -367,7 +382,7 @@ impl Agent {
                     incarnation.keep_program_session();
                 }
             }
-            Event::Taken(_) => {}
+            Event::Taken(id) => self.interrupts.taken(id),
             Event::TurnEnded(end) => {
                 self.unsent.wrote(&end.final_text);
                 incarnation.turn_ended(self.turns.end(&end));
@@ -382,19 +397,10 @@ impl Agent {
                     tools.call(key, tool, input);
                 }
             }
-            Event::Processed(id) => {
-                let (asked, taken) = self.prompts.processed(id, incarnation);
-                self.reminders.turn_ended(asked);
-                self.unsent.took(taken);
-                if !self.prompts.is_in_turn() {
-                    self.unsent.turn_ended();
-                }
-                incarnation.keep_program_session();
-                self.refusals.succeeded();
-                incarnation.failed_turns(0, "");
-                incarnation.note_turn_ended(&self.done_last);
-            }
+            Event::Processed(id) => self.processed(id, incarnation),
+            Event::Failed(id, _) if self.interrupts.is_pending() => self.interrupted(id, incarnation),
             Event::Failed(id, detail) => {
+                self.interrupts.ended(id);
                 self.unsent.turn_failed();
                 let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
                 let Some(Failure { in_a_row, after, report, is_new_turn }) = self.prompts.failed(id) else { return };
@@ -441,37 +447,6 @@ impl Agent {
                 self.is_broken = true;
             }
         }
-    }
-
-    /// Tells the lead if the program has not loaded the member's tools.
-    fn look_for_tools(&mut self, incarnation: &mut Incarnation<'_>) {
-        match self.loading.as_mut().map(Loading::look) {
-            Some(Look::Missing) => {
-                self.state.set_defect(TOOLS_MISSING);
-                warn(incarnation, TOOLS_MISSING);
-                incarnation.report_failure(v1::WorkFailure { error: TOOLS_MISSING.to_owned(), ..Default::default() });
-            }
-            Some(Look::Loaded) => {
-                self.state.set_defect("");
-                self.loading = None;
-            }
-            Some(Look::StillMissing) | None => {}
-        }
-        self.settle_outbox(incarnation);
-    }
-
-    /// Gives up a session that the model's API refuses, and tells the lead.
-    fn start_over(&mut self, next: Next, error: &str, incarnation: &mut Incarnation<'_>) {
-        let error: String = error.chars().take(SUMMARY_CHARS_MAX / 2).collect();
-        let (what, failing) = match next {
-            Next::Stop => ("and new ones as well, so the program is stopped", v1::WorkFailure::default()),
-            _ => ("so the program begins a new session", self.prompts.failing()),
-        };
-        let text = format!("The model's API refuses the session, {what}: {error}");
-        warn(incarnation, &text);
-        incarnation.report_failure(v1::WorkFailure { error: text, ..failing });
-        self.is_starting_over = true;
-        self.is_broken |= next == Next::Stop;
     }
 
     fn settle_unsent(&mut self, unread: Unread, incarnation: &mut Incarnation<'_>) {

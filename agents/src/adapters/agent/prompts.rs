@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     agent_text::{self, AnswerWith},
-    incarnation::{Incarnation, is_urgent},
+    incarnation::{Incarnation, goes_first, is_urgent},
 };
 
 /// The most text in one prompt, in bytes, unless a single message is longer.
@@ -123,7 +123,7 @@ impl Prompts {
     /// one prompt.
     pub(super) fn next(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Prompt> {
         self.remind(incarnation);
-        if self.retry_at.is_some_and(|at| at > Instant::now()) {
+        if self.retry_at.is_some_and(|at| at > Instant::now()) && !incarnation.is_interrupted() {
             return None;
         }
         self.retry_at = None;
@@ -207,6 +207,15 @@ impl Prompts {
         self.waiting.push_back(Item::Reminder(agent_text::unsent_reminder(senders)));
     }
 
+    /// Puts a prompt back that the program has not taken.
+    pub(super) fn put_back(&mut self, id: PromptId) {
+        // The program may have lost the welcome.
+        self.is_welcome_needed |= id == 1;
+        for item in self.in_hand.remove(&id).into_iter().flatten().rev() {
+            self.waiting.push_front(item);
+        }
+    }
+
     /// Puts a prompt back that was not processed. `None` if the prompt is not in hand.
     pub(super) fn failed(&mut self, id: PromptId) -> Option<Failure> {
         let items = self.in_hand.remove(&id)?;
@@ -258,14 +267,10 @@ impl Prompts {
         v1::WorkFailure { attempts: self.attempts, ..self.failing.clone() }
     }
 
-    /// Takes the next part. A shutdown request overtakes the parts of failed prompts.
+    /// Takes the next part. A shutdown request and what ended the turn overtake the parts of failed prompts.
     fn next_item(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Item> {
-        let is_first_urgent = incarnation.waiting().front().is_some_and(|first| is_urgent(first));
-        if is_first_urgent {
-            next_item(incarnation)
-        } else {
-            self.waiting.pop_front().or_else(|| next_item(incarnation))
-        }
+        let overtakes = incarnation.waiting().front().is_some_and(|first| goes_first(first));
+        if overtakes { next_item(incarnation) } else { self.waiting.pop_front().or_else(|| next_item(incarnation)) }
     }
 
     /// Puts the first prompt ahead of all others. Empty if there is none.

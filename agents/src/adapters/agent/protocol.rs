@@ -7,11 +7,12 @@
 use std::{collections::VecDeque, path::PathBuf};
 
 use serde_json::Value;
-use teamwire_proto::v1;
+use teamwire_proto::v1::{self, TranscriptKind};
 
 use crate::{
     incarnation::Additions,
     line_protocol::{json, output_parser::micros},
+    transcript::Entry,
 };
 
 /// A prompt's number, unique within one process of the program.
@@ -52,6 +53,9 @@ pub(super) trait Protocol: Send {
     fn is_in_turn(&self) -> bool {
         false
     }
+
+    /// Asks the program to end its turn. The prompts in it then fail.
+    fn interrupt(&mut self, out: &mut Outbox);
 
     /// Asks the program to end, before its input is closed.
     fn close(&mut self, _out: &mut Outbox) {}
@@ -305,6 +309,8 @@ pub(super) struct Outbox {
     pub(super) events: VecDeque<Event>,
     /// What the loop reports of the program.
     pub(super) changes: Vec<Change>,
+    /// What the program has said and done, for the transcript.
+    pub(super) entries: Vec<Entry>,
 }
 
 impl Outbox {
@@ -321,6 +327,25 @@ impl Outbox {
     /// Adds a change.
     pub(super) fn note(&mut self, change: Change) {
         self.changes.push(change);
+    }
+
+    /// Adds what the model wrote.
+    pub(super) fn wrote(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            self.entries.push(Entry { kind: TranscriptKind::Text, text: text.to_owned(), ..Entry::default() });
+        }
+    }
+
+    /// Adds a tool call with its input.
+    pub(super) fn called(&mut self, key: &str, tool: &str, input: String) {
+        let (call_id, tool) = (key.to_owned(), tool.to_owned());
+        self.entries.push(Entry { kind: TranscriptKind::ToolCall, call_id, tool, text: input, ..Entry::default() });
+    }
+
+    /// Adds the result of a tool call.
+    pub(super) fn returned(&mut self, key: &str, result: String, failed: bool) {
+        let (kind, call_id) = (TranscriptKind::ToolResult, key.to_owned());
+        self.entries.push(Entry { kind, call_id, text: result, failed, ..Entry::default() });
     }
 
     /// Adds the event and the change of a tool call that begins.
@@ -353,4 +378,19 @@ pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 /// Returns the elements of an array. Anything else has none.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Returns the text of a content, which is a text or a list of blocks. Of a block without text, its type.
+pub(super) fn texts(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let text = |block: &Value| {
+                block["text"].as_str().map_or_else(|| format!("[{}]", text(block, "type")), str::to_owned)
+            };
+            blocks.iter().map(text).collect::<Vec<_>>().join("\n")
+        }
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use teamwire_proto::v1::RunnerAction;
+use teamwire_proto::v1::{self, RunnerAction};
 use tokio::time::timeout;
 
 use super::{
+    Agent,
+    describe::SUMMARY_CHARS_MAX,
     protocol::{McpCommand, Setup},
     tools::Tools,
     warn,
@@ -13,7 +15,7 @@ use super::{
 use crate::{
     config::Permissions,
     exit::Exit,
-    incarnation::{Incarnation, ProgramSession},
+    incarnation::{Incarnation, Next, ProgramSession},
     line_protocol::input_lines::Welcome,
     process::find_program,
 };
@@ -92,6 +94,22 @@ pub(super) async fn start_tools(setup: &mut Setup, incarnation: &Incarnation<'_>
             warn(incarnation, &format!("The agent has no tools of the team: {why}"));
             None
         }
+    }
+}
+
+impl Agent {
+    /// Gives up a session that the model's API refuses, and tells the lead.
+    pub(super) fn start_over(&mut self, next: Next, error: &str, incarnation: &mut Incarnation<'_>) {
+        let error: String = error.chars().take(SUMMARY_CHARS_MAX / 2).collect();
+        let (what, failing) = match next {
+            Next::Stop => ("and new ones as well, so the program is stopped", v1::WorkFailure::default()),
+            _ => ("so the program begins a new session", self.prompts.failing()),
+        };
+        let text = format!("The model's API refuses the session, {what}: {error}");
+        warn(incarnation, &text);
+        incarnation.report_failure(v1::WorkFailure { error: text, ..failing });
+        self.is_starting_over = true;
+        self.is_broken |= next == Next::Stop;
     }
 }
 

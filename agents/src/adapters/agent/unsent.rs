@@ -118,6 +118,11 @@ impl UnsentTexts {
         self.turn.taken.extend(taken);
     }
 
+    /// Forgets the turn that was interrupted: the lead, who did that, knows what it was about.
+    pub(super) fn forget(&mut self) {
+        (self.turn, self.has_spoken, self.reminded) = (Unsent::default(), false, None);
+    }
+
     /// Checks whether the turn that has ended, with everything that it took, left something unsent.
     pub(super) fn turn_ended(&mut self) {
         let turn = std::mem::take(&mut self.turn);

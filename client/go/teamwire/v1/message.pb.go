@@ -1802,6 +1802,9 @@ type Message struct {
 	Automatic bool `protobuf:"varint,13,opt,name=automatic,proto3" json:"automatic,omitempty"`
 	// Set by the sender. If true, the sender waits for a reply, such as `teamwire send --wait-reply`.
 	WantsReply bool `protobuf:"varint,14,opt,name=wants_reply,json=wantsReply,proto3" json:"wants_reply,omitempty"`
+	// Set by the lead or the operator. If true, the member's runner ends the turn that its program is in, and then hands it this
+	// message before those that wait.
+	Interrupt bool `protobuf:"varint,15,opt,name=interrupt,proto3" json:"interrupt,omitempty"`
 	// What the message says.
 	//
 	// Types that are valid to be assigned to Body:
@@ -1945,6 +1948,13 @@ func (x *Message) GetAutomatic() bool {
 func (x *Message) GetWantsReply() bool {
 	if x != nil {
 		return x.WantsReply
+	}
+	return false
+}
+
+func (x *Message) GetInterrupt() bool {
+	if x != nil {
+		return x.Interrupt
 	}
 	return false
 }
@@ -2139,6 +2149,9 @@ type SendRequest struct {
 	Automatic bool `protobuf:"varint,5,opt,name=automatic,proto3" json:"automatic,omitempty"`
 	// Optional. See Message.wants_reply. Only for a message to one member; ignored otherwise.
 	WantsReply bool `protobuf:"varint,6,opt,name=wants_reply,json=wantsReply,proto3" json:"wants_reply,omitempty"`
+	// Optional. See Message.interrupt. Only the lead and the operator may set it (LEAD_ONLY). Only for a message to one member;
+	// ignored otherwise.
+	Interrupt bool `protobuf:"varint,7,opt,name=interrupt,proto3" json:"interrupt,omitempty"`
 	// Required: INVALID_TYPE when absent. What to send.
 	//
 	// Types that are valid to be assigned to Body:
@@ -2224,6 +2237,13 @@ func (x *SendRequest) GetAutomatic() bool {
 func (x *SendRequest) GetWantsReply() bool {
 	if x != nil {
 		return x.WantsReply
+	}
+	return false
+}
+
+func (x *SendRequest) GetInterrupt() bool {
+	if x != nil {
+		return x.Interrupt
 	}
 	return false
 }
@@ -2565,6 +2585,7 @@ type StreamResponse struct {
 	//	*StreamResponse_Delivery
 	//	*StreamResponse_Heartbeat
 	//	*StreamResponse_Closing
+	//	*StreamResponse_TranscriptQuery
 	Frame         isStreamResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2643,6 +2664,15 @@ func (x *StreamResponse) GetClosing() *SessionClosing {
 	return nil
 }
 
+func (x *StreamResponse) GetTranscriptQuery() *TranscriptQuery {
+	if x != nil {
+		if x, ok := x.Frame.(*StreamResponse_TranscriptQuery); ok {
+			return x.TranscriptQuery
+		}
+	}
+	return nil
+}
+
 type isStreamResponse_Frame interface {
 	isStreamResponse_Frame()
 }
@@ -2667,6 +2697,11 @@ type StreamResponse_Closing struct {
 	Closing *SessionClosing `protobuf:"bytes,4,opt,name=closing,proto3,oneof"`
 }
 
+type StreamResponse_TranscriptQuery struct {
+	// Someone wants to read the member's transcript. The member answers with TeamService.AnswerTranscriptQuery.
+	TranscriptQuery *TranscriptQuery `protobuf:"bytes,5,opt,name=transcript_query,json=transcriptQuery,proto3,oneof"`
+}
+
 func (*StreamResponse_Opened) isStreamResponse_Frame() {}
 
 func (*StreamResponse_Delivery) isStreamResponse_Frame() {}
@@ -2674,6 +2709,8 @@ func (*StreamResponse_Delivery) isStreamResponse_Frame() {}
 func (*StreamResponse_Heartbeat) isStreamResponse_Frame() {}
 
 func (*StreamResponse_Closing) isStreamResponse_Frame() {}
+
+func (*StreamResponse_TranscriptQuery) isStreamResponse_Frame() {}
 
 // The session that a stream has opened.
 type SessionOpened struct {
@@ -3413,7 +3450,7 @@ var File_teamwire_v1_message_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"a\n" +
+	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"a\n" +
 	"\rDirectMessage\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x18\n" +
@@ -3521,7 +3558,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xd3\x0e\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xf1\x0e\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -3541,7 +3578,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06prompt\x18\f \x01(\bR\x06prompt\x12\x1c\n" +
 	"\tautomatic\x18\r \x01(\bR\tautomatic\x12\x1f\n" +
 	"\vwants_reply\x18\x0e \x01(\bR\n" +
-	"wantsReply\x12j\n" +
+	"wantsReply\x12\x1c\n" +
+	"\tinterrupt\x18\x0f \x01(\bR\tinterrupt\x12j\n" +
 	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB2\x92\xb5\x18.\n" +
 	"\amessage\x12\acontent\x1a\x18one member, or team-lead0\x01H\x00R\amessage\x12f\n" +
 	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastB.\x92\xb5\x18*\n" +
@@ -3563,7 +3601,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"spawnOrder\x12_\n" +
 	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n" +
 	"\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00R\x06noticeB\x06\n" +
-	"\x04body\"\xcd\x06\n" +
+	"\x04body\"\xeb\x06\n" +
 	"\vSendRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x1e\n" +
@@ -3571,7 +3609,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\vattachments\x18\x04 \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x12\x1c\n" +
 	"\tautomatic\x18\x05 \x01(\bR\tautomatic\x12\x1f\n" +
 	"\vwants_reply\x18\x06 \x01(\bR\n" +
-	"wantsReply\x126\n" +
+	"wantsReply\x12\x1c\n" +
+	"\tinterrupt\x18\a \x01(\bR\tinterrupt\x126\n" +
 	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageH\x00R\amessage\x126\n" +
 	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastH\x00R\tbroadcast\x12I\n" +
 	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestH\x00R\x0fshutdownRequest\x12L\n" +
@@ -3600,12 +3639,13 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"instanceId\x120\n" +
 	"\x14unacked_messages_max\x18\x02 \x01(\rR\x12unackedMessagesMax\x12*\n" +
 	"\x11unacked_bytes_max\x18\x03 \x01(\rR\x0funackedBytesMax\x12)\n" +
-	"\x10failed_sequences\x18\x04 \x03(\x04R\x0ffailedSequences\"\xf5\x01\n" +
+	"\x10failed_sequences\x18\x04 \x03(\x04R\x0ffailedSequences\"\xc0\x02\n" +
 	"\x0eStreamResponse\x124\n" +
 	"\x06opened\x18\x01 \x01(\v2\x1a.teamwire.v1.SessionOpenedH\x00R\x06opened\x123\n" +
 	"\bdelivery\x18\x02 \x01(\v2\x15.teamwire.v1.DeliveryH\x00R\bdelivery\x126\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x16.teamwire.v1.HeartbeatH\x00R\theartbeat\x127\n" +
-	"\aclosing\x18\x04 \x01(\v2\x1b.teamwire.v1.SessionClosingH\x00R\aclosingB\a\n" +
+	"\aclosing\x18\x04 \x01(\v2\x1b.teamwire.v1.SessionClosingH\x00R\aclosing\x12I\n" +
+	"\x10transcript_query\x18\x05 \x01(\v2\x1c.teamwire.v1.TranscriptQueryH\x00R\x0ftranscriptQueryB\a\n" +
 	"\x05frame\"\xf6\x01\n" +
 	"\rSessionOpened\x12\x1d\n" +
 	"\n" +
@@ -3810,6 +3850,7 @@ var file_teamwire_v1_message_proto_goTypes = []any{
 	nil,                           // 39: teamwire.v1.SpawnTerms.LabelsEntry
 	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*TranscriptQuery)(nil),       // 42: teamwire.v1.TranscriptQuery
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
 	40, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
@@ -3856,33 +3897,34 @@ var file_teamwire_v1_message_proto_depIdxs = []int32{
 	29, // 41: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
 	30, // 42: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
 	31, // 43: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	40, // 44: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	23, // 45: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	41, // 46: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	5,  // 47: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	23, // 48: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	36, // 49: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	6,  // 50: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	41, // 51: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	41, // 52: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	41, // 53: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	7,  // 54: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	29, // 55: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	24, // 56: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	26, // 57: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	32, // 58: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	34, // 59: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	37, // 60: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	25, // 61: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	27, // 62: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	33, // 63: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	35, // 64: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	38, // 65: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	61, // [61:66] is the sub-list for method output_type
-	56, // [56:61] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	42, // 44: teamwire.v1.StreamResponse.transcript_query:type_name -> teamwire.v1.TranscriptQuery
+	40, // 45: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	23, // 46: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	41, // 47: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	5,  // 48: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	23, // 49: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	36, // 50: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	6,  // 51: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	41, // 52: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	41, // 53: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	41, // 54: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	7,  // 55: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	29, // 56: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	24, // 57: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	26, // 58: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	32, // 59: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	34, // 60: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	37, // 61: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	25, // 62: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	27, // 63: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	33, // 64: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	35, // 65: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	38, // 66: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	62, // [62:67] is the sub-list for method output_type
+	57, // [57:62] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -3891,6 +3933,7 @@ func file_teamwire_v1_message_proto_init() {
 		return
 	}
 	file_teamwire_v1_options_proto_init()
+	file_teamwire_v1_transcript_proto_init()
 	file_teamwire_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[7].OneofWrappers = []any{}
@@ -3922,6 +3965,7 @@ func file_teamwire_v1_message_proto_init() {
 		(*StreamResponse_Delivery)(nil),
 		(*StreamResponse_Heartbeat)(nil),
 		(*StreamResponse_Closing)(nil),
+		(*StreamResponse_TranscriptQuery)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -2910,7 +2910,7 @@ var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xe9\x01\n" +
+	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"\xe9\x01\n" +
 	"\x04Team\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12 \n" +
@@ -3158,7 +3158,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\x80\r\n" +
+	"\rACTIVITY_IDLE\x10\x022\xe8\x0e\n" +
 	"\vTeamService\x12l\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
@@ -3189,7 +3189,11 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\fListActivity\x12 .teamwire.v1.ListActivityRequest\x1a!.teamwire.v1.ListActivityResponse\"\x0e\x8a\xb5\x18\a\n" +
 	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12_\n" +
 	"\vGetLastTurn\x12\x1f.teamwire.v1.GetLastTurnRequest\x1a .teamwire.v1.GetLastTurnResponse\"\r\x8a\xb5\x18\x06\n" +
-	"\x02\x01\x05\x10\x01\x90\x02\x01\x12g\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x01\x12h\n" +
+	"\x0eReadTranscript\x12\".teamwire.v1.ReadTranscriptRequest\x1a#.teamwire.v1.ReadTranscriptResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x01\x12|\n" +
+	"\x15AnswerTranscriptQuery\x12).teamwire.v1.AnswerTranscriptQueryRequest\x1a*.teamwire.v1.AnswerTranscriptQueryResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01\x90\x02\x02\x12g\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x1b\x8a\xb5\x18\x14\n" +
 	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x90\x02\x02\x12^\n" +
 	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\"\x18\x8a\xb5\x18\x14\n" +
@@ -3213,60 +3217,64 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_teamwire_v1_team_proto_goTypes = []any{
-	(Role)(0),                      // 0: teamwire.v1.Role
-	(MemberState)(0),               // 1: teamwire.v1.MemberState
-	(Liveness)(0),                  // 2: teamwire.v1.Liveness
-	(NoticeLevel)(0),               // 3: teamwire.v1.NoticeLevel
-	(Severity)(0),                  // 4: teamwire.v1.Severity
-	(FindingClass)(0),              // 5: teamwire.v1.FindingClass
-	(Activity)(0),                  // 6: teamwire.v1.Activity
-	(*Team)(nil),                   // 7: teamwire.v1.Team
-	(*TeamStorage)(nil),            // 8: teamwire.v1.TeamStorage
-	(*Member)(nil),                 // 9: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 10: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 11: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 12: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 13: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 14: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 15: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 16: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 17: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 18: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 19: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 20: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 21: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 22: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 23: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 24: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 25: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 26: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 27: teamwire.v1.ListMembersRequest
-	(*DiagnoseRequest)(nil),        // 28: teamwire.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),       // 29: teamwire.v1.DiagnoseResponse
-	(*Finding)(nil),                // 30: teamwire.v1.Finding
-	(*ListMembersResponse)(nil),    // 31: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 32: teamwire.v1.HeartbeatRequest
-	(*WorkFailure)(nil),            // 33: teamwire.v1.WorkFailure
-	(*HeartbeatResponse)(nil),      // 34: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 35: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 36: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 37: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 38: teamwire.v1.SetLeadResponse
-	(*SetNoticeLevelRequest)(nil),  // 39: teamwire.v1.SetNoticeLevelRequest
-	(*SetNoticeLevelResponse)(nil), // 40: teamwire.v1.SetNoticeLevelResponse
-	nil,                            // 41: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 43: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 44: google.protobuf.Duration
-	(*Usage)(nil),                  // 45: teamwire.v1.Usage
-	(*FailedTurns)(nil),            // 46: teamwire.v1.FailedTurns
-	(*Program)(nil),                // 47: teamwire.v1.Program
-	(*ReportActivityRequest)(nil),  // 48: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),    // 49: teamwire.v1.ListActivityRequest
-	(*GetLastTurnRequest)(nil),     // 50: teamwire.v1.GetLastTurnRequest
-	(*ReportActivityResponse)(nil), // 51: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 52: teamwire.v1.ListActivityResponse
-	(*GetLastTurnResponse)(nil),    // 53: teamwire.v1.GetLastTurnResponse
+	(Role)(0),                             // 0: teamwire.v1.Role
+	(MemberState)(0),                      // 1: teamwire.v1.MemberState
+	(Liveness)(0),                         // 2: teamwire.v1.Liveness
+	(NoticeLevel)(0),                      // 3: teamwire.v1.NoticeLevel
+	(Severity)(0),                         // 4: teamwire.v1.Severity
+	(FindingClass)(0),                     // 5: teamwire.v1.FindingClass
+	(Activity)(0),                         // 6: teamwire.v1.Activity
+	(*Team)(nil),                          // 7: teamwire.v1.Team
+	(*TeamStorage)(nil),                   // 8: teamwire.v1.TeamStorage
+	(*Member)(nil),                        // 9: teamwire.v1.Member
+	(*MemberAttributes)(nil),              // 10: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),             // 11: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),            // 12: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),                // 13: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),               // 14: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),              // 15: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),             // 16: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),             // 17: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),            // 18: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),                 // 19: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),                // 20: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),         // 21: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil),        // 22: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),                   // 23: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),                  // 24: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),                  // 25: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),                 // 26: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),            // 27: teamwire.v1.ListMembersRequest
+	(*DiagnoseRequest)(nil),               // 28: teamwire.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),              // 29: teamwire.v1.DiagnoseResponse
+	(*Finding)(nil),                       // 30: teamwire.v1.Finding
+	(*ListMembersResponse)(nil),           // 31: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),              // 32: teamwire.v1.HeartbeatRequest
+	(*WorkFailure)(nil),                   // 33: teamwire.v1.WorkFailure
+	(*HeartbeatResponse)(nil),             // 34: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),              // 35: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),             // 36: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),                // 37: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),               // 38: teamwire.v1.SetLeadResponse
+	(*SetNoticeLevelRequest)(nil),         // 39: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil),        // 40: teamwire.v1.SetNoticeLevelResponse
+	nil,                                   // 41: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),         // 42: google.protobuf.Timestamp
+	(*ExitReport)(nil),                    // 43: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),           // 44: google.protobuf.Duration
+	(*Usage)(nil),                         // 45: teamwire.v1.Usage
+	(*FailedTurns)(nil),                   // 46: teamwire.v1.FailedTurns
+	(*Program)(nil),                       // 47: teamwire.v1.Program
+	(*ReportActivityRequest)(nil),         // 48: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),           // 49: teamwire.v1.ListActivityRequest
+	(*GetLastTurnRequest)(nil),            // 50: teamwire.v1.GetLastTurnRequest
+	(*ReadTranscriptRequest)(nil),         // 51: teamwire.v1.ReadTranscriptRequest
+	(*AnswerTranscriptQueryRequest)(nil),  // 52: teamwire.v1.AnswerTranscriptQueryRequest
+	(*ReportActivityResponse)(nil),        // 53: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),          // 54: teamwire.v1.ListActivityResponse
+	(*GetLastTurnResponse)(nil),           // 55: teamwire.v1.GetLastTurnResponse
+	(*ReadTranscriptResponse)(nil),        // 56: teamwire.v1.ReadTranscriptResponse
+	(*AnswerTranscriptQueryResponse)(nil), // 57: teamwire.v1.AnswerTranscriptQueryResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	42, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
@@ -3330,28 +3338,32 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	48, // 58: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
 	49, // 59: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
 	50, // 60: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
-	35, // 61: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	37, // 62: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	39, // 63: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	12, // 64: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	14, // 65: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	16, // 66: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	18, // 67: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	20, // 68: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	22, // 69: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	24, // 70: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	26, // 71: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	31, // 72: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 73: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
-	34, // 74: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	51, // 75: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	52, // 76: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	53, // 77: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
-	36, // 78: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	38, // 79: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // 80: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	64, // [64:81] is the sub-list for method output_type
-	47, // [47:64] is the sub-list for method input_type
+	51, // 61: teamwire.v1.TeamService.ReadTranscript:input_type -> teamwire.v1.ReadTranscriptRequest
+	52, // 62: teamwire.v1.TeamService.AnswerTranscriptQuery:input_type -> teamwire.v1.AnswerTranscriptQueryRequest
+	35, // 63: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 64: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	39, // 65: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	12, // 66: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 67: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 68: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 69: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 70: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 71: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 72: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 73: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 74: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 75: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 76: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	53, // 77: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	54, // 78: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	55, // 79: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
+	56, // 80: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
+	57, // 81: teamwire.v1.TeamService.AnswerTranscriptQuery:output_type -> teamwire.v1.AnswerTranscriptQueryResponse
+	36, // 82: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 83: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // 84: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	66, // [66:85] is the sub-list for method output_type
+	47, // [47:66] is the sub-list for method input_type
 	47, // [47:47] is the sub-list for extension type_name
 	47, // [47:47] is the sub-list for extension extendee
 	0,  // [0:47] is the sub-list for field type_name
@@ -3365,6 +3377,7 @@ func file_teamwire_v1_team_proto_init() {
 	file_teamwire_v1_activity_proto_init()
 	file_teamwire_v1_message_proto_init()
 	file_teamwire_v1_options_proto_init()
+	file_teamwire_v1_transcript_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

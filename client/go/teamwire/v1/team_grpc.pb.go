@@ -21,23 +21,25 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TeamService_CreateTeam_FullMethodName     = "/teamwire.v1.TeamService/CreateTeam"
-	TeamService_GetTeam_FullMethodName        = "/teamwire.v1.TeamService/GetTeam"
-	TeamService_ListTeams_FullMethodName      = "/teamwire.v1.TeamService/ListTeams"
-	TeamService_DeleteTeam_FullMethodName     = "/teamwire.v1.TeamService/DeleteTeam"
-	TeamService_Invite_FullMethodName         = "/teamwire.v1.TeamService/Invite"
-	TeamService_CreateObserver_FullMethodName = "/teamwire.v1.TeamService/CreateObserver"
-	TeamService_Join_FullMethodName           = "/teamwire.v1.TeamService/Join"
-	TeamService_Leave_FullMethodName          = "/teamwire.v1.TeamService/Leave"
-	TeamService_ListMembers_FullMethodName    = "/teamwire.v1.TeamService/ListMembers"
-	TeamService_Diagnose_FullMethodName       = "/teamwire.v1.TeamService/Diagnose"
-	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
-	TeamService_ReportActivity_FullMethodName = "/teamwire.v1.TeamService/ReportActivity"
-	TeamService_ListActivity_FullMethodName   = "/teamwire.v1.TeamService/ListActivity"
-	TeamService_GetLastTurn_FullMethodName    = "/teamwire.v1.TeamService/GetLastTurn"
-	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
-	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
-	TeamService_SetNoticeLevel_FullMethodName = "/teamwire.v1.TeamService/SetNoticeLevel"
+	TeamService_CreateTeam_FullMethodName            = "/teamwire.v1.TeamService/CreateTeam"
+	TeamService_GetTeam_FullMethodName               = "/teamwire.v1.TeamService/GetTeam"
+	TeamService_ListTeams_FullMethodName             = "/teamwire.v1.TeamService/ListTeams"
+	TeamService_DeleteTeam_FullMethodName            = "/teamwire.v1.TeamService/DeleteTeam"
+	TeamService_Invite_FullMethodName                = "/teamwire.v1.TeamService/Invite"
+	TeamService_CreateObserver_FullMethodName        = "/teamwire.v1.TeamService/CreateObserver"
+	TeamService_Join_FullMethodName                  = "/teamwire.v1.TeamService/Join"
+	TeamService_Leave_FullMethodName                 = "/teamwire.v1.TeamService/Leave"
+	TeamService_ListMembers_FullMethodName           = "/teamwire.v1.TeamService/ListMembers"
+	TeamService_Diagnose_FullMethodName              = "/teamwire.v1.TeamService/Diagnose"
+	TeamService_Heartbeat_FullMethodName             = "/teamwire.v1.TeamService/Heartbeat"
+	TeamService_ReportActivity_FullMethodName        = "/teamwire.v1.TeamService/ReportActivity"
+	TeamService_ListActivity_FullMethodName          = "/teamwire.v1.TeamService/ListActivity"
+	TeamService_GetLastTurn_FullMethodName           = "/teamwire.v1.TeamService/GetLastTurn"
+	TeamService_ReadTranscript_FullMethodName        = "/teamwire.v1.TeamService/ReadTranscript"
+	TeamService_AnswerTranscriptQuery_FullMethodName = "/teamwire.v1.TeamService/AnswerTranscriptQuery"
+	TeamService_ForceStop_FullMethodName             = "/teamwire.v1.TeamService/ForceStop"
+	TeamService_SetLead_FullMethodName               = "/teamwire.v1.TeamService/SetLead"
+	TeamService_SetNoticeLevel_FullMethodName        = "/teamwire.v1.TeamService/SetNoticeLevel"
 )
 
 // TeamServiceClient is the client API for TeamService service.
@@ -139,6 +141,18 @@ type TeamServiceClient interface {
 	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
 	// INVALID_NAME.
 	GetLastTurn(ctx context.Context, in *GetLastTurnRequest, opts ...grpc.CallOption) (*GetLastTurnResponse, error)
+	// Reads a page of a member's transcript: what its agent was given, wrote and did. The member's runner keeps it on its machine,
+	// and answers through its session, so the member must be connected. With `wait`, waits for the next entry. Teammates must not
+	// read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME, INVALID_FIELD.
+	ReadTranscript(ctx context.Context, in *ReadTranscriptRequest, opts ...grpc.CallOption) (*ReadTranscriptResponse, error)
+	// Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
+	AnswerTranscriptQuery(ctx context.Context, in *AnswerTranscriptQueryRequest, opts ...grpc.CallOption) (*AnswerTranscriptQueryResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
 	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
 	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
@@ -310,6 +324,26 @@ func (c *teamServiceClient) GetLastTurn(ctx context.Context, in *GetLastTurnRequ
 	return out, nil
 }
 
+func (c *teamServiceClient) ReadTranscript(ctx context.Context, in *ReadTranscriptRequest, opts ...grpc.CallOption) (*ReadTranscriptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadTranscriptResponse)
+	err := c.cc.Invoke(ctx, TeamService_ReadTranscript_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) AnswerTranscriptQuery(ctx context.Context, in *AnswerTranscriptQueryRequest, opts ...grpc.CallOption) (*AnswerTranscriptQueryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerTranscriptQueryResponse)
+	err := c.cc.Invoke(ctx, TeamService_AnswerTranscriptQuery_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *teamServiceClient) ForceStop(ctx context.Context, in *ForceStopRequest, opts ...grpc.CallOption) (*ForceStopResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ForceStopResponse)
@@ -439,6 +473,18 @@ type TeamServiceServer interface {
 	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
 	// INVALID_NAME.
 	GetLastTurn(context.Context, *GetLastTurnRequest) (*GetLastTurnResponse, error)
+	// Reads a page of a member's transcript: what its agent was given, wrote and did. The member's runner keeps it on its machine,
+	// and answers through its session, so the member must be connected. With `wait`, waits for the next entry. Teammates must not
+	// read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME, INVALID_FIELD.
+	ReadTranscript(context.Context, *ReadTranscriptRequest) (*ReadTranscriptResponse, error)
+	// Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
+	AnswerTranscriptQuery(context.Context, *AnswerTranscriptQueryRequest) (*AnswerTranscriptQueryResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
 	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
 	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
@@ -511,6 +557,12 @@ func (UnimplementedTeamServiceServer) ListActivity(context.Context, *ListActivit
 }
 func (UnimplementedTeamServiceServer) GetLastTurn(context.Context, *GetLastTurnRequest) (*GetLastTurnResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLastTurn not implemented")
+}
+func (UnimplementedTeamServiceServer) ReadTranscript(context.Context, *ReadTranscriptRequest) (*ReadTranscriptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadTranscript not implemented")
+}
+func (UnimplementedTeamServiceServer) AnswerTranscriptQuery(context.Context, *AnswerTranscriptQueryRequest) (*AnswerTranscriptQueryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnswerTranscriptQuery not implemented")
 }
 func (UnimplementedTeamServiceServer) ForceStop(context.Context, *ForceStopRequest) (*ForceStopResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForceStop not implemented")
@@ -794,6 +846,42 @@ func _TeamService_GetLastTurn_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_ReadTranscript_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadTranscriptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).ReadTranscript(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_ReadTranscript_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).ReadTranscript(ctx, req.(*ReadTranscriptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_AnswerTranscriptQuery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerTranscriptQueryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).AnswerTranscriptQuery(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_AnswerTranscriptQuery_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).AnswerTranscriptQuery(ctx, req.(*AnswerTranscriptQueryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_ForceStop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForceStopRequest)
 	if err := dec(in); err != nil {
@@ -910,6 +998,14 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetLastTurn",
 			Handler:    _TeamService_GetLastTurn_Handler,
+		},
+		{
+			MethodName: "ReadTranscript",
+			Handler:    _TeamService_ReadTranscript_Handler,
+		},
+		{
+			MethodName: "AnswerTranscriptQuery",
+			Handler:    _TeamService_AnswerTranscriptQuery_Handler,
 		},
 		{
 			MethodName: "ForceStop",

@@ -16,6 +16,7 @@ RETRYABLE = {
     "INBOX_FULL",
     "NO_HOST_FITS",
     "RATE_LIMITED",
+    "RUNNER_SILENT",
     "SLOW_CONSUMER",
     "STORE_FULL",
     "STORE_UNAVAILABLE",
@@ -59,6 +60,7 @@ READ = {
     "ListRequests",
     "ListTasks",
     "ListTeams",
+    "ReadTranscript",
     "WaitForDecision",
 }
 """The calls that change nothing."""
@@ -83,6 +85,7 @@ SECRET = {
 WAITS = {
     "ClaimNextTask": ("wait", 0, 60),
     "ListActivity": ("wait", 0, 60),
+    "ReadTranscript": ("wait", 0, 30),
     "WaitForDecision": ("timeout", 30, 60),
 }
 """The calls that wait: the field that says how long, the default and the maximum, in seconds."""

@@ -1,5 +1,7 @@
 //! One method for each RPC. Those with more to do than a call are in `answer`, `task`, `history` and `subscription`.
 
+use std::time::Duration;
+
 use teamwire_proto::{
     Method,
     v1::{
@@ -15,6 +17,9 @@ use uuid::Uuid;
 
 use super::{Call, Client};
 use crate::Error;
+
+/// How long a coordinator waits for the answer of a member's runner.
+const RUNNER_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Client {
     /// Sends one message of any kind, with the request's idempotency key or a new one.
@@ -102,6 +107,20 @@ impl Client {
         let waits = method.wait().and_then(|wait| wait.asked(request.wait.as_ref())).unwrap_or_default();
         let call = Call::of(method).waiting(waits);
         self.call(call, request, |channel, request| async move { teams(channel).list_activity(request).await }).await
+    }
+
+    /// Reads a page of a member's transcript from its runner. Waits for the first entry if the request says so, for up to
+    /// 30 s.
+    pub async fn read_transcript(
+        &self,
+        mut request: v1::ReadTranscriptRequest,
+    ) -> Result<v1::ReadTranscriptResponse, Error> {
+        self.fill(&mut request.team);
+        let method = Method::ReadTranscript;
+        let waits = method.wait().and_then(|wait| wait.asked(request.wait.as_ref())).unwrap_or_default();
+        // The runner may take a while, too.
+        let call = Call::of(method).waiting(waits + RUNNER_DEADLINE);
+        self.call(call, request, |channel, request| async move { teams(channel).read_transcript(request).await }).await
     }
 
     /// Returns a request as soon as it is decided, or still pending when the request's timeout of at most 60 s expires.
@@ -199,6 +218,8 @@ calls! {
     teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
     /// Returns the turn of a member's program that ended last. Only for the lead, the operator and the member itself.
     teams.get_last_turn = GetLastTurn(GetLastTurnRequest.team) -> GetLastTurnResponse;
+    /// Answers a query of the member's transcript.
+    teams.answer_transcript_query = AnswerTranscriptQuery(AnswerTranscriptQueryRequest) -> AnswerTranscriptQueryResponse;
     /// Lists the teams that the caller can see.
     teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
     /// Deletes a team and everything in it, given its name or the full request. Not retried while its outcome is

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use super::{Delivery, Event};
 use crate::Error;
 
-/// A queue with priorities: the end of the subscription, then the latest change of its connection, then shutdown
-/// requests, then the other messages in order.
+/// A queue with priorities: the end of the subscription, then the latest change of its connection, then questions about
+/// the transcript, then shutdown requests, then the other messages in order.
 ///
 /// It never makes the reader wait, or a shutdown request and the end could not get past what the application does not
 /// take. The session's credit bounds it: the coordinator sends no more while too much is unacknowledged.
@@ -27,6 +27,8 @@ struct InboxState {
     is_over: bool,
     /// The last time that the session opened or was lost. Only the latest is kept.
     link: Option<Event>,
+    /// The coordinator bounds how many there are.
+    queries: VecDeque<v1::TranscriptQuery>,
     urgent: VecDeque<Delivery>,
     deliveries: VecDeque<Delivery>,
 }
@@ -40,6 +42,11 @@ impl Inbox {
             _ => state.deliveries.push_back(delivery),
         }
         drop(state);
+        self.filled.notify_one();
+    }
+
+    pub(super) fn ask(&self, query: v1::TranscriptQuery) {
+        self.state().queries.push_back(query);
         self.filled.notify_one();
     }
 
@@ -80,6 +87,9 @@ impl Inbox {
         }
         if let Some(link) = state.link.take() {
             return Some(Some(Ok(link)));
+        }
+        if let Some(query) = state.queries.pop_front() {
+            return Some(Some(Ok(Event::TranscriptQuery(Box::new(query)))));
         }
         let delivery = state.urgent.pop_front().or_else(|| state.deliveries.pop_front())?;
         Some(Some(Ok(Event::Delivery(Box::new(delivery)))))

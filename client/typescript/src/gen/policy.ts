@@ -18,6 +18,7 @@ export const RETRYABLE: ReadonlySet<string> = new Set([
   "INBOX_FULL",
   "NO_HOST_FITS",
   "RATE_LIMITED",
+  "RUNNER_SILENT",
   "SLOW_CONSUMER",
   "STORE_FULL",
   "STORE_UNAVAILABLE",
@@ -61,6 +62,7 @@ export const READ: ReadonlySet<string> = new Set([
   "ListRequests",
   "ListTasks",
   "ListTeams",
+  "ReadTranscript",
   "WaitForDecision",
 ]);
 
@@ -85,5 +87,6 @@ export const SECRET: ReadonlySet<string> = new Set([
 export const WAITS: ReadonlyMap<string, { field: "timeout" | "wait"; defaultMs: number; maxMs: number }> = new Map([
   ["ClaimNextTask", { field: "wait", defaultMs: 0, maxMs: 60000 }],
   ["ListActivity", { field: "wait", defaultMs: 0, maxMs: 60000 }],
+  ["ReadTranscript", { field: "wait", defaultMs: 0, maxMs: 30000 }],
   ["WaitForDecision", { field: "timeout", defaultMs: 30000, maxMs: 60000 }],
 ]);

@@ -14,6 +14,7 @@ mod receipt;
 pub(in crate::domain) mod record_type;
 mod session;
 mod team;
+mod transcript;
 
 pub use activity::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used};
 pub use audit::{ChainRecord, OperatorMarkRecord};
@@ -28,3 +29,4 @@ pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
 pub use team::{
     Attributes, EndCause, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord,
 };
+pub use transcript::{TranscriptQueriesRecord, TranscriptQuery};

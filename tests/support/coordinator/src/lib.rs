@@ -425,6 +425,20 @@ impl TeamService for Coordinator {
         not_scripted()
     }
 
+    async fn read_transcript(
+        &self,
+        _: Request<v1::ReadTranscriptRequest>,
+    ) -> Result<Response<v1::ReadTranscriptResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn answer_transcript_query(
+        &self,
+        _: Request<v1::AnswerTranscriptQueryRequest>,
+    ) -> Result<Response<v1::AnswerTranscriptQueryResponse>, Status> {
+        not_scripted()
+    }
+
     async fn force_stop(
         &self,
         request: Request<v1::ForceStopRequest>,

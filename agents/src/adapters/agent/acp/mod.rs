@@ -362,8 +362,17 @@ impl Protocol for Acp {
     }
 
     fn prompt(&mut self, prompt: Prompt, out: &mut Outbox) {
+        out.tell(Event::Taken(prompt.id));
         self.turn = Some(Turn { prompt: prompt.id, refusals: Vec::new(), follow_ups: 0 });
         self.ask_prompt(prompt.text, out);
+    }
+
+    fn interrupt(&mut self, out: &mut Outbox) {
+        if let (Some(session), Some(turn)) = (&self.session, &mut self.turn) {
+            turn.refusals.clear();
+            out.write(json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } }));
+            self.cancel_permissions(out);
+        }
     }
 
     fn close(&mut self, out: &mut Outbox) {
@@ -382,11 +391,12 @@ impl Protocol for Acp {
     fn decide(&mut self, key: &str, decision: Decision, out: &mut Outbox) {
         let Some(answer) = self.permissions.decide(key, &decision) else { return };
         match (decision, &mut self.turn) {
-            (Decision::Deny(why), Some(turn)) => turn.refusals.push(refusal(&answer.what, &why)),
+            (Decision::Deny(why), Some(turn)) => turn.refusals.push(refusal(answer.what(), &why)),
             (Decision::Allow, _) if answer.response["outcome"]["outcome"] == json!("cancelled") => {
-                let what = &answer.what;
+                let what = answer.what();
                 out.tell(Event::Warning(format!("The program offers no answer that permits this: {what}")));
             }
+            (Decision::Allow, _) => self.narrator.permitted(&answer.call, out),
             _ => {}
         }
         write_answer(answer, out);

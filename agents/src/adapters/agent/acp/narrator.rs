@@ -38,6 +38,8 @@ pub(super) struct Narrator {
     /// The beginning of the message that the model is writing.
     text: String,
     is_text_reported: bool,
+    /// That message, up to [`FINAL_TEXT_BYTES_MAX`] bytes.
+    message: String,
     /// What the model wrote since its last tool call, up to [`FINAL_TEXT_BYTES_MAX`] bytes.
     final_text: String,
     calls: HashMap<String, Call>,
@@ -51,6 +53,7 @@ impl Narrator {
             program,
             text: String::new(),
             is_text_reported: false,
+            message: String::new(),
             final_text: String::new(),
             calls: HashMap::new(),
             plans: HashMap::new(),
@@ -65,6 +68,9 @@ impl Narrator {
         }
         if self.final_text.len() + part.text.len() <= FINAL_TEXT_BYTES_MAX {
             self.final_text.push_str(&part.text);
+        }
+        if self.message.len() + part.text.len() <= FINAL_TEXT_BYTES_MAX {
+            self.message.push_str(&part.text);
         }
         if self.is_text_reported {
             return;
@@ -98,6 +104,13 @@ impl Narrator {
                 None => line_of(call.kind, &call.title),
             };
             out.begin_call(&update.tool_call_id.0, line);
+            let name = tool.unwrap_or(&call.title);
+            let name = self.program.our_tool(name).unwrap_or(name);
+            out.called(
+                &update.tool_call_id.0,
+                name,
+                update.fields.raw_input.as_ref().map_or_else(|| call.title.clone(), ToString::to_string),
+            );
         }
         if update.fields.status == Some(ToolCallStatus::Completed) {
             for content in update.fields.content.iter().flatten() {
@@ -107,7 +120,21 @@ impl Narrator {
             }
         }
         if matches!(update.fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) {
+            let failed = update.fields.status == Some(ToolCallStatus::Failed);
             out.end_call(&update.tool_call_id.0);
+            out.returned(&update.tool_call_id.0, result_of(update), failed);
+        }
+    }
+
+    /// Handles a permission: the call begins, which some programs do not report before it has ended.
+    pub(super) fn permitted(&mut self, call: &ToolCallUpdate, out: &mut Outbox) {
+        let first_title = self.first_title(&call.tool_call_id.0);
+        let tool = self.program.tool_name(call, first_title);
+        // The line of our tools has what the tool returned.
+        if tool.is_none_or(|tool| self.program.our_tool(tool).is_none()) {
+            let mut begins = call.clone();
+            begins.fields.status = Some(ToolCallStatus::InProgress);
+            self.call(&begins, out);
         }
     }
 
@@ -133,6 +160,7 @@ impl Narrator {
         if !self.is_text_reported {
             self.tell_text(out);
         }
+        out.wrote(&mem::take(&mut self.message));
         self.text.clear();
         self.is_text_reported = false;
     }
@@ -155,6 +183,26 @@ impl Narrator {
                 self.plans.insert(diff.path.clone(), diff.new_text.clone());
             }
         }
+    }
+}
+
+/// Returns what a call has returned: its texts and edits, or else its output as JSON.
+fn result_of(update: &ToolCallUpdate) -> String {
+    let parts = update.fields.content.iter().flatten().filter_map(|content| match content {
+        ToolCallContent::Content(content) => match &content.content {
+            ContentBlock::Text(text) => Some(text.text.clone()),
+            _ => None,
+        },
+        ToolCallContent::Diff(diff) => {
+            let old = diff.old_text.as_deref().unwrap_or_default();
+            Some(format!("{}\n--- before\n{old}\n+++ after\n{}", diff.path.display(), diff.new_text))
+        }
+        _ => None,
+    });
+    let parts: Vec<_> = parts.collect();
+    match (&update.fields.raw_output, parts.is_empty()) {
+        (Some(output), true) => output.as_str().map_or_else(|| output.to_string(), str::to_owned),
+        _ => parts.join("\n"),
     }
 }
 

@@ -16,7 +16,7 @@ struct Pending {
     /// The id of the program's request.
     id: Value,
     options: Vec<PermissionOption>,
-    what: String,
+    call: ToolCallUpdate,
 }
 
 /// The permissions that the program waits for, by key.
@@ -32,15 +32,21 @@ pub(super) struct OptionChoice {
     pub(super) id: Value,
     pub(super) response: Value,
     /// What the permission was asked for.
-    pub(super) what: String,
+    pub(super) call: ToolCallUpdate,
+}
+
+impl OptionChoice {
+    /// Returns what the permission was asked for, in words.
+    pub(super) fn what(&self) -> &str {
+        title(&self.call)
+    }
 }
 
 impl Permissions {
     /// Records a request, and returns its key.
     pub(super) fn insert(&mut self, id: Value, request: RequestPermissionRequest) -> String {
         let key = id.to_string();
-        let what = title(&request.tool_call).to_owned();
-        self.by_key.insert(key.clone(), Pending { id, options: request.options, what });
+        self.by_key.insert(key.clone(), Pending { id, options: request.options, call: request.tool_call });
         key
     }
 
@@ -60,15 +66,15 @@ impl Permissions {
         Some(OptionChoice {
             id: pending.id,
             response: json!(RequestPermissionResponse::new(outcome)),
-            what: pending.what,
+            call: pending.call,
         })
     }
 
     /// Removes a request, and answers that it is cancelled. `None` if the program does not wait for it.
     pub(super) fn cancel(&mut self, key: &str) -> Option<OptionChoice> {
-        let Pending { id, what, .. } = self.by_key.remove(key)?;
+        let Pending { id, call, .. } = self.by_key.remove(key)?;
         let response = json!(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
-        Some(OptionChoice { id, response, what })
+        Some(OptionChoice { id, response, call })
     }
 
     /// Removes every request, and answers that it is cancelled.

@@ -20,7 +20,7 @@ use super::{
     describe::{self, telling_part},
     protocol::{
         Change, Decision, Event, Outbox, PermissionRequest, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, list,
-        text,
+        text, texts,
     },
     tried,
 };
@@ -143,7 +143,9 @@ impl Claude {
     fn user(&mut self, line: &Value, out: &mut Outbox) {
         if line["parent_tool_use_id"].is_null() {
             for block in list(&line["message"]["content"]).iter().filter(|block| text(block, "type") == "tool_result") {
-                out.end_call(text(block, "tool_use_id"));
+                let key = text(block, "tool_use_id");
+                out.end_call(key);
+                out.returned(key, texts(&block["content"]), block["is_error"] == json!(true));
             }
         }
         if line["isReplay"] != json!(true) {
@@ -166,11 +168,14 @@ impl Claude {
             match text(block, "type") {
                 "text" => {
                     text(block, "text").clone_into(&mut self.last_text);
+                    out.wrote(text(block, "text"));
                     out.tell(Event::Activity(text(block, "text").to_owned()));
                 }
                 "tool_use" => {
                     self.last_text.clear();
-                    out.begin_call(text(block, "id"), activity_of(text(block, "name"), &block["input"]));
+                    let (key, tool) = (text(block, "id"), own_name(text(block, "name")));
+                    out.begin_call(key, describe::tool_call(tool, &block["input"]));
+                    out.called(key, tool, detail_of(tool, &block["input"]));
                     if FILE_TOOLS.contains(&text(block, "name")) {
                         let path = ["file_path", "notebook_path"].map(|field| text(&block["input"], field)).concat();
                         out.note(Change::FileChanged(path));
@@ -257,6 +262,7 @@ impl Claude {
             return;
         }
         for (_, id) in mem::take(&mut self.frames) {
+            out.tell(Event::Taken(id));
             out.tell(error.clone().map_or(Event::Processed(id), |error| Event::Failed(id, error)));
         }
     }
@@ -388,6 +394,14 @@ impl Protocol for Claude {
         self.frames.insert(uuid, prompt.id);
     }
 
+    fn interrupt(&mut self, out: &mut Outbox) {
+        out.write(json!({
+            "type": "control_request",
+            "request_id": Uuid::new_v4().to_string(),
+            "request": { "subtype": "interrupt" },
+        }));
+    }
+
     fn decide(&mut self, key: &str, decision: Decision, out: &mut Outbox) {
         let Some(input) = self.permission_requests.remove(key) else { return };
         let response = match decision {
@@ -401,10 +415,9 @@ impl Protocol for Claude {
     }
 }
 
-/// Returns one line about a tool call.
-fn activity_of(tool: &str, input: &Value) -> String {
-    let tool = tool.strip_prefix(OUR_TOOLS).map_or(tool, |tool| tool.trim_start_matches('_'));
-    describe::tool_call(tool, input)
+/// Returns a tool's name, without what marks it as ours.
+fn own_name(tool: &str) -> &str {
+    tool.strip_prefix(OUR_TOOLS).map_or(tool, |tool| tool.trim_start_matches('_'))
 }
 
 /// Returns a tool's input in full: the command of a plain shell call unchanged, and everything else as JSON.

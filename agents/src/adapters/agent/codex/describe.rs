@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::{
     describe::tool_call,
-    protocol::{list, text},
+    protocol::{list, text, texts},
 };
 
 /// Returns the activity line for an item of a turn that begins. `None` if it has none.
@@ -22,6 +22,38 @@ pub(super) fn begun(item: &Value) -> Option<String> {
         _ => return None,
     };
     Some(line)
+}
+
+/// Returns the tool of an item that begins, and its input in full.
+pub(super) fn call(item: &Value) -> (String, String) {
+    let (name, input) = match text(item, "type") {
+        "commandExecution" => ("command".to_owned(), command(item).to_owned()),
+        "fileChange" => ("edit".to_owned(), changes(item)),
+        "mcpToolCall" => (format!("{}.{}", text(item, "server"), text(item, "tool")), item["arguments"].to_string()),
+        "collabAgentToolCall" => (format!("subagent {}", text(item, "tool")), text(item, "prompt").to_owned()),
+        "webSearch" => ("web search".to_owned(), text(item, "query").to_owned()),
+        "imageView" => ("image".to_owned(), text(item, "path").to_owned()),
+        _ => (text(item, "tool").to_owned(), item["arguments"].to_string()),
+    };
+    (name, input)
+}
+
+/// Returns what a tool call that is complete has returned, and whether it failed. `None` if the item is no tool call.
+pub(super) fn result(item: &Value) -> Option<(String, bool)> {
+    let failed = ["failed", "declined"].contains(&text(item, "status"));
+    Some(match text(item, "type") {
+        "commandExecution" => {
+            let exit = item["exitCode"].as_i64().unwrap_or_default();
+            let code = if exit == 0 { String::new() } else { format!("\n[exit code {exit}]") };
+            (format!("{}{code}", text(item, "aggregatedOutput")), failed || exit != 0)
+        }
+        "fileChange" => (text(item, "status").to_owned(), failed),
+        "mcpToolCall" if item["error"].is_null() => (texts(&item["result"]["content"]), failed),
+        "mcpToolCall" => (text(&item["error"], "message").to_owned(), true),
+        "dynamicToolCall" => (texts(&item["contentItems"]), failed || item["success"] == Value::Bool(false)),
+        "collabAgentToolCall" | "webSearch" | "imageView" => (text(item, "status").to_owned(), failed),
+        _ => return None,
+    })
 }
 
 /// Returns the activity line for an item of a turn that is complete. `None` if it has none.
@@ -52,10 +84,7 @@ pub(super) fn wanted_command(params: &Value) -> (String, String) {
 
 /// Returns a request to change files: in one line, and in full. `item`: the change, which came before the request.
 pub(super) fn wanted_change(params: &Value, item: &Value) -> (String, String) {
-    let mut detail = String::new();
-    for change in list(&item["changes"]) {
-        _ = writeln!(detail, "{} {}\n{}", text(&change["kind"], "type"), text(change, "path"), text(change, "diff"));
-    }
+    let mut detail = changes(item);
     for (label, field) in [("Reason", "reason"), ("For all files in", "grantRoot")] {
         if !text(params, field).is_empty() {
             _ = writeln!(detail, "{label}: {}", text(params, field));
@@ -89,6 +118,15 @@ pub(super) fn error(error: &Value) -> String {
         (message, "") => message.to_owned(),
         (message, details) => format!("{message}: {details}"),
     }
+}
+
+/// Returns the changes of an item in full.
+fn changes(item: &Value) -> String {
+    let mut detail = String::new();
+    for change in list(&item["changes"]) {
+        _ = writeln!(detail, "{} {}\n{}", text(&change["kind"], "type"), text(change, "path"), text(change, "diff"));
+    }
+    detail
 }
 
 /// Returns the command of an item, if possible without the shell that Codex runs it in.

@@ -53,6 +53,8 @@ pub(super) struct Codex {
     /// The thread, once it has started.
     thread: Option<String>,
     is_turn_running: bool,
+    /// The turn that began last.
+    begun_turn: String,
     /// The tools of the turn that run, by the ids of their items.
     running_tools: HashSet<String>,
     /// The turn that ended last.
@@ -102,6 +104,7 @@ impl Codex {
             asked: HashMap::new(),
             thread: None,
             is_turn_running: false,
+            begun_turn: String::new(),
             running_tools: HashSet::new(),
             ended_turn: String::new(),
             prompts: BTreeMap::new(),
@@ -232,7 +235,10 @@ impl Codex {
             "item/started" => self.item_started(&params["item"], is_foreign, out),
             _ if is_foreign => {}
             "item/completed" => self.item_completed(params, out),
-            "turn/started" => self.is_turn_running = true,
+            "turn/started" => {
+                self.is_turn_running = true;
+                text(&params["turn"], "id").clone_into(&mut self.begun_turn);
+            }
             "turn/completed" => self.turn_completed(&params["turn"], out),
             "thread/tokenUsage/updated" => {
                 out.tell(Event::Usage(self.usage.update(&params["tokenUsage"], text(params, "turnId"))));
@@ -266,6 +272,8 @@ impl Codex {
         out.note(Change::Trouble(String::new()));
         if let Some(line) = describe::begun(item) {
             out.begin_call(text(item, "id"), line);
+            let (tool, input) = describe::call(item);
+            out.called(text(item, "id"), &tool, input);
         }
     }
 
@@ -273,6 +281,9 @@ impl Codex {
         let (item, turn) = (&params["item"], text(params, "turnId"));
         self.running_tools.remove(text(item, "id"));
         out.end_call(text(item, "id"));
+        if let Some((result, failed)) = describe::result(item) {
+            out.returned(text(item, "id"), result, failed);
+        }
         match text(item, "type") {
             "userMessage" => self.taken(text(item, "clientId"), turn, out),
             "fileChange" => _ = self.changes.remove(text(item, "id")),
@@ -285,6 +296,7 @@ impl Codex {
             _ => {}
         }
         if let Some(line) = describe::completed(item) {
+            out.wrote(&line);
             out.tell(Event::Activity(line));
         }
     }
@@ -398,6 +410,11 @@ impl Protocol for Codex {
         self.prompts.insert(prompt.id, Handed::default());
         let client_id = format!("{CLIENT_ID}{}", prompt.id);
         self.say(Asked::Turn(prompt.id), &prompt.text, Some(client_id), out);
+    }
+
+    fn interrupt(&mut self, out: &mut Outbox) {
+        let params = json!({ "threadId": self.thread, "turnId": self.begun_turn });
+        self.ask(Asked::Other("Codex did not end its turn"), "turn/interrupt", &params, out);
     }
 
     fn decide(&mut self, key: &str, decision: Decision, out: &mut Outbox) {

@@ -12,6 +12,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
+import teamwire.v1.transcript_pb2
 import typing
 
 if sys.version_info >= (3, 10):
@@ -982,6 +983,7 @@ class Message(google.protobuf.message.Message):
     PROMPT_FIELD_NUMBER: builtins.int
     AUTOMATIC_FIELD_NUMBER: builtins.int
     WANTS_REPLY_FIELD_NUMBER: builtins.int
+    INTERRUPT_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
     BROADCAST_FIELD_NUMBER: builtins.int
     SHUTDOWN_REQUEST_FIELD_NUMBER: builtins.int
@@ -1017,6 +1019,10 @@ class Message(google.protobuf.message.Message):
     """
     wants_reply: builtins.bool
     """Set by the sender. If true, the sender waits for a reply, such as `teamwire send --wait-reply`."""
+    interrupt: builtins.bool
+    """Set by the lead or the operator. If true, the member's runner ends the turn that its program is in, and then hands it this
+    message before those that wait.
+    """
     @property
     def sender(self) -> Global___Sender:
         """Set by the coordinator, from the credential."""
@@ -1094,6 +1100,7 @@ class Message(google.protobuf.message.Message):
         prompt: builtins.bool = ...,
         automatic: builtins.bool = ...,
         wants_reply: builtins.bool = ...,
+        interrupt: builtins.bool = ...,
         message: Global___DirectMessage | None = ...,
         broadcast: Global___Broadcast | None = ...,
         shutdown_request: Global___ShutdownRequest | None = ...,
@@ -1106,7 +1113,7 @@ class Message(google.protobuf.message.Message):
         notice: Global___Notice | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent", "wants_reply", b"wants_reply"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "interrupt", b"interrupt", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent", "wants_reply", b"wants_reply"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "spawn_order", "notice"] | None: ...
 
 Global___Message: typing_extensions.TypeAlias = Message
@@ -1123,6 +1130,7 @@ class SendRequest(google.protobuf.message.Message):
     ATTACHMENTS_FIELD_NUMBER: builtins.int
     AUTOMATIC_FIELD_NUMBER: builtins.int
     WANTS_REPLY_FIELD_NUMBER: builtins.int
+    INTERRUPT_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
     BROADCAST_FIELD_NUMBER: builtins.int
     SHUTDOWN_REQUEST_FIELD_NUMBER: builtins.int
@@ -1147,6 +1155,10 @@ class SendRequest(google.protobuf.message.Message):
     """Optional. See Message.automatic. Only for a message to one member; ignored otherwise."""
     wants_reply: builtins.bool
     """Optional. See Message.wants_reply. Only for a message to one member; ignored otherwise."""
+    interrupt: builtins.bool
+    """Optional. See Message.interrupt. Only the lead and the operator may set it (LEAD_ONLY). Only for a message to one member;
+    ignored otherwise.
+    """
     @property
     def attachments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attachment]:
         """Optional. Up to 16."""
@@ -1192,6 +1204,7 @@ class SendRequest(google.protobuf.message.Message):
         attachments: collections.abc.Iterable[Global___Attachment] | None = ...,
         automatic: builtins.bool = ...,
         wants_reply: builtins.bool = ...,
+        interrupt: builtins.bool = ...,
         message: Global___DirectMessage | None = ...,
         broadcast: Global___Broadcast | None = ...,
         shutdown_request: Global___ShutdownRequest | None = ...,
@@ -1202,7 +1215,7 @@ class SendRequest(google.protobuf.message.Message):
         permission_response: Global___PermissionResponse | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team", "wants_reply", b"wants_reply"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "interrupt", b"interrupt", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team", "wants_reply", b"wants_reply"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response"] | None: ...
 
 Global___SendRequest: typing_extensions.TypeAlias = SendRequest
@@ -1319,6 +1332,7 @@ class StreamResponse(google.protobuf.message.Message):
     DELIVERY_FIELD_NUMBER: builtins.int
     HEARTBEAT_FIELD_NUMBER: builtins.int
     CLOSING_FIELD_NUMBER: builtins.int
+    TRANSCRIPT_QUERY_FIELD_NUMBER: builtins.int
     @property
     def opened(self) -> Global___SessionOpened:
         """The first frame, once."""
@@ -1335,6 +1349,10 @@ class StreamResponse(google.protobuf.message.Message):
     def closing(self) -> Global___SessionClosing:
         """The last frame."""
 
+    @property
+    def transcript_query(self) -> teamwire.v1.transcript_pb2.TranscriptQuery:
+        """Someone wants to read the member's transcript. The member answers with TeamService.AnswerTranscriptQuery."""
+
     def __init__(
         self,
         *,
@@ -1342,10 +1360,11 @@ class StreamResponse(google.protobuf.message.Message):
         delivery: Global___Delivery | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         closing: Global___SessionClosing | None = ...,
+        transcript_query: teamwire.v1.transcript_pb2.TranscriptQuery | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["opened", "delivery", "heartbeat", "closing"] | None: ...
+    def HasField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened", "transcript_query", b"transcript_query"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened", "transcript_query", b"transcript_query"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["opened", "delivery", "heartbeat", "closing", "transcript_query"] | None: ...
 
 Global___StreamResponse: typing_extensions.TypeAlias = StreamResponse
 

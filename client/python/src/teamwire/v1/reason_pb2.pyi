@@ -177,6 +177,8 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     """The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
     has `last_sequence`, the newest entry that there is.
     """
+    REASON_RUNNER_SILENT: _Reason.ValueType  # 68
+    """The member's runner has not answered: it is not connected, or it keeps no transcript."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a call was refused. Travels in `google.rpc.ErrorInfo`, domain `teamwire`, without the prefix `REASON_`."""
@@ -336,4 +338,6 @@ REASON_CURSOR_AHEAD: Reason.ValueType  # 67
 """The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
 has `last_sequence`, the newest entry that there is.
 """
+REASON_RUNNER_SILENT: Reason.ValueType  # 68
+"""The member's runner has not answered: it is not connected, or it keeps no transcript."""
 Global___Reason: typing_extensions.TypeAlias = Reason

@@ -5,6 +5,7 @@ import warnings
 
 from teamwire.v1 import activity_pb2 as teamwire_dot_v1_dot_activity__pb2
 from teamwire.v1 import team_pb2 as teamwire_dot_v1_dot_team__pb2
+from teamwire.v1 import transcript_pb2 as teamwire_dot_v1_dot_transcript__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -111,6 +112,16 @@ class TeamServiceStub(object):
                 '/teamwire.v1.TeamService/GetLastTurn',
                 request_serializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnResponse.FromString,
+                _registered_method=True)
+        self.ReadTranscript = channel.unary_unary(
+                '/teamwire.v1.TeamService/ReadTranscript',
+                request_serializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptResponse.FromString,
+                _registered_method=True)
+        self.AnswerTranscriptQuery = channel.unary_unary(
+                '/teamwire.v1.TeamService/AnswerTranscriptQuery',
+                request_serializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryResponse.FromString,
                 _registered_method=True)
         self.ForceStop = channel.unary_unary(
                 '/teamwire.v1.TeamService/ForceStop',
@@ -296,6 +307,28 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadTranscript(self, request, context):
+        """Reads a page of a member's transcript: what its agent was given, wrote and did. The member's runner keeps it on its machine,
+        and answers through its session, so the member must be connected. With `wait`, waits for the next entry. Teammates must not
+        read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnswerTranscriptQuery(self, request, context):
+        """Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+
+        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ForceStop(self, request, context):
         """Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
         CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
@@ -404,6 +437,16 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.GetLastTurn,
                     request_deserializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_activity__pb2.GetLastTurnResponse.SerializeToString,
+            ),
+            'ReadTranscript': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadTranscript,
+                    request_deserializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptResponse.SerializeToString,
+            ),
+            'AnswerTranscriptQuery': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerTranscriptQuery,
+                    request_deserializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryResponse.SerializeToString,
             ),
             'ForceStop': grpc.unary_unary_rpc_method_handler(
                     servicer.ForceStop,
@@ -806,6 +849,60 @@ class TeamService(object):
             '/teamwire.v1.TeamService/GetLastTurn',
             teamwire_dot_v1_dot_activity__pb2.GetLastTurnRequest.SerializeToString,
             teamwire_dot_v1_dot_activity__pb2.GetLastTurnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadTranscript(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/ReadTranscript',
+            teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptRequest.SerializeToString,
+            teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnswerTranscriptQuery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/AnswerTranscriptQuery',
+            teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryRequest.SerializeToString,
+            teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -10,6 +10,7 @@ import grpc.aio
 import sys
 import teamwire.v1.activity_pb2
 import teamwire.v1.team_pb2
+import teamwire.v1.transcript_pb2
 import typing
 
 if sys.version_info >= (3, 13):
@@ -250,6 +251,38 @@ _TeamServiceGetLastTurnType = typing_extensions.TypeVar(
     ],
 )
 
+_TeamServiceReadTranscriptType = typing_extensions.TypeVar(
+    '_TeamServiceReadTranscriptType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.ReadTranscriptRequest,
+        teamwire.v1.transcript_pb2.ReadTranscriptResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.ReadTranscriptRequest,
+        teamwire.v1.transcript_pb2.ReadTranscriptResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.ReadTranscriptRequest,
+        teamwire.v1.transcript_pb2.ReadTranscriptResponse,
+    ],
+)
+
+_TeamServiceAnswerTranscriptQueryType = typing_extensions.TypeVar(
+    '_TeamServiceAnswerTranscriptQueryType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+    ],
+)
+
 _TeamServiceForceStopType = typing_extensions.TypeVar(
     '_TeamServiceForceStopType',
     grpc.UnaryUnaryMultiCallable[
@@ -298,7 +331,7 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceAnswerTranscriptQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
@@ -365,6 +398,14 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.activity_pb2.GetLastTurnRequest,
             teamwire.v1.activity_pb2.GetLastTurnResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.transcript_pb2.ReadTranscriptRequest,
+            teamwire.v1.transcript_pb2.ReadTranscriptResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+            teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -437,6 +478,14 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.activity_pb2.GetLastTurnRequest,
             teamwire.v1.activity_pb2.GetLastTurnResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.transcript_pb2.ReadTranscriptRequest,
+            teamwire.v1.transcript_pb2.ReadTranscriptResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+            teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -567,6 +616,22 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     INVALID_NAME.
     """
 
+    ReadTranscript: _TeamServiceReadTranscriptType
+    """Reads a page of a member's transcript: what its agent was given, wrote and did. The member's runner keeps it on its machine,
+    and answers through its session, so the member must be connected. With `wait`, waits for the next entry. Teammates must not
+    read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
+
+    PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+    RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+    INVALID_NAME, INVALID_FIELD.
+    """
+
+    AnswerTranscriptQuery: _TeamServiceAnswerTranscriptQueryType
+    """Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+
+    PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
+    """
+
     ForceStop: _TeamServiceForceStopType
     """Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
     CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
@@ -650,6 +715,14 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.activity_pb2.GetLastTurnRequest,
         teamwire.v1.activity_pb2.GetLastTurnResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.ReadTranscriptRequest,
+        teamwire.v1.transcript_pb2.ReadTranscriptResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.ForceStopRequest,
@@ -858,6 +931,32 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
 
         PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT,
         INVALID_NAME.
+        """
+
+    @abc.abstractmethod
+    def ReadTranscript(
+        self,
+        request: teamwire.v1.transcript_pb2.ReadTranscriptRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.transcript_pb2.ReadTranscriptResponse, collections.abc.Awaitable[teamwire.v1.transcript_pb2.ReadTranscriptResponse]]:
+        """Reads a page of a member's transcript: what its agent was given, wrote and did. The member's runner keeps it on its machine,
+        and answers through its session, so the member must be connected. With `wait`, waits for the next entry. Teammates must not
+        read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME, INVALID_FIELD.
+        """
+
+    @abc.abstractmethod
+    def AnswerTranscriptQuery(
+        self,
+        request: teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse, collections.abc.Awaitable[teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse]]:
+        """Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+
+        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
         """
 
     @abc.abstractmethod

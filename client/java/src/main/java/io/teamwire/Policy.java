@@ -34,6 +34,7 @@ final class Policy {
             case "INBOX_FULL" -> true;
             case "NO_HOST_FITS" -> true;
             case "RATE_LIMITED" -> true;
+            case "RUNNER_SILENT" -> true;
             case "SLOW_CONSUMER" -> true;
             case "STORE_FULL" -> true;
             case "STORE_UNAVAILABLE" -> true;
@@ -86,6 +87,7 @@ final class Policy {
             case "ListRequests" -> true;
             case "ListTasks" -> true;
             case "ListTeams" -> true;
+            case "ReadTranscript" -> true;
             case "WaitForDecision" -> true;
             default -> false;
         };
@@ -119,6 +121,7 @@ final class Policy {
         return switch (method) {
             case "ClaimNextTask" -> new Wait("wait", 0, 60);
             case "ListActivity" -> new Wait("wait", 0, 60);
+            case "ReadTranscript" -> new Wait("wait", 0, 30);
             case "WaitForDecision" -> new Wait("timeout", 30, 60);
             default -> new Wait("", 0, 0);
         };

@@ -1,0 +1,78 @@
+//! Ends the turn of the program because the lead says so.
+//!
+//! The message that says so comes next. What the turn took counts as processed, or the agent would begin it again; what
+//! the program had not taken by then is handed over again.
+
+use std::{collections::HashSet, mem};
+
+use super::{Agent, protocol::PromptId};
+use crate::{event::RunnerEvent, incarnation::Incarnation};
+
+/// Whether the turn is to end, and what it took.
+#[derive(Debug, Default)]
+pub(super) struct Interrupts {
+    is_pending: bool,
+    taken: HashSet<PromptId>,
+}
+
+impl Interrupts {
+    /// Returns whether the runner has asked the program to end its turn, and the turn has not ended.
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+
+    /// Records that a prompt has reached the model.
+    pub(super) fn taken(&mut self, id: PromptId) {
+        self.taken.insert(id);
+    }
+
+    /// Records that a prompt has ended, however it did.
+    pub(super) fn ended(&mut self, id: PromptId) {
+        self.taken.remove(&id);
+    }
+}
+
+impl Agent {
+    /// Has the program end its turn if a message waits that asks for it.
+    pub(super) fn interrupt_if_asked(&mut self, incarnation: &Incarnation<'_>) {
+        if !self.interrupts.is_pending && self.prompts.is_in_turn() && incarnation.is_interrupted() {
+            self.interrupts.is_pending = true;
+            self.protocol.interrupt(&mut self.out);
+            incarnation.tell(RunnerEvent::Interrupted);
+        }
+    }
+
+    /// Handles a prompt whose turn has ended because it was interrupted.
+    pub(super) fn interrupted(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
+        self.unsent.turn_failed();
+        if self.interrupts.taken.contains(&id) {
+            return self.processed(id, incarnation);
+        }
+        self.prompts.put_back(id);
+        self.prompt_ended(id);
+    }
+
+    /// Acknowledges what a prompt held, whose turn has ended.
+    pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
+        let (asked, taken) = self.prompts.processed(id, incarnation);
+        self.reminders.turn_ended(asked);
+        self.unsent.took(taken);
+        self.prompt_ended(id);
+        incarnation.keep_program_session();
+        self.refusals.succeeded();
+        incarnation.failed_turns(0, "");
+        incarnation.note_turn_ended(&self.done_last);
+    }
+
+    /// Concludes the turn if no prompt is left in it.
+    fn prompt_ended(&mut self, id: PromptId) {
+        self.interrupts.ended(id);
+        if self.prompts.is_in_turn() {
+            return;
+        }
+        match mem::take(&mut self.interrupts.is_pending) {
+            true => self.unsent.forget(),
+            false => self.unsent.turn_ended(),
+        }
+    }
+}
