@@ -8,6 +8,7 @@
 //! - [`address`], [`join_string`]: where a coordinator listens, and the one word to paste to join from another machine.
 //! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values; [`visible`]: which characters they
 //!   see.
+//! - [`permission_rule`]: what a permission rule permits.
 //! - [`duration`]: durations, from their protocol form.
 //! - [`audit_chain`]: how the entries of the audit log are bound to each other.
 //! - `failpoint`: places at which a test can kill a coordinator or a host.
@@ -26,6 +27,7 @@ pub mod id;
 pub mod join_string;
 pub mod method;
 pub mod name;
+pub mod permission_rule;
 pub mod reason;
 pub mod refusal;
 mod shorthand;

@@ -290,6 +290,7 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
     let text = str::to_owned;
     let direct = v1::DirectMessage { recipient: text("bob"), summary: text("s"), content: text("c") };
     let send = v1::SendRequest { body: Some(Body::Message(direct)), ..Default::default() };
+    let rule = v1::PermissionRule { tool: text("Bash"), command: text("ls"), ..Default::default() };
     let terms = v1::SpawnRequest { name: text("zed"), profile: text("any"), ..Default::default() };
     vec![
         ("MessageService/Send", Who::Lead, send.encode_to_vec()),
@@ -304,6 +305,17 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
             Who::Bob,
             v1::WithdrawRequest { request_id: bob.request.clone(), ..Default::default() }.encode_to_vec(),
         ),
+        (
+            "RequestService/AddPermissionRule",
+            Who::Lead,
+            v1::AddPermissionRuleRequest { rule: Some(rule), ..Default::default() }.encode_to_vec(),
+        ),
+        (
+            "RequestService/RevokePermissionRule",
+            Who::Lead,
+            v1::RevokePermissionRuleRequest { rule_id: 1, ..Default::default() }.encode_to_vec(),
+        ),
+        ("RequestService/UsePermissionRule", Who::Bob, Vec::new()),
         (
             "TaskService/CreateTask",
             Who::Lead,

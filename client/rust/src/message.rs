@@ -72,7 +72,7 @@ pub fn permission_request(
     detail: impl Into<String>,
 ) -> v1::SendRequest {
     let (recipient, tool, summary, detail) = (approver.into(), tool.into(), summary.into(), detail.into());
-    with(Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail, ttl: None }))
+    with(Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail, ..Default::default() }))
 }
 
 /// Builds the answer to a permission request.

@@ -163,7 +163,7 @@ impl World {
     /// Makes a call. `None` if the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 53 {
+        Some(match kind % 57 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -252,7 +252,11 @@ impl World {
             48 => c.list_audit_chains(who, &decode(encoded)?).await.map(drop),
             49 => c.list_audit_entries(who, &decode(encoded)?).await.map(drop),
             50 => c.last_turn(who, &decode(encoded)?).await.map(drop),
-            51 => c.answer_transcript_query(who, &decode(encoded)?).await,
+            51 => c.add_permission_rule(who, &decode(encoded)?).await.map(drop),
+            52 => c.list_permission_rules(who, &decode(encoded)?).await.map(drop),
+            53 => c.revoke_permission_rule(who, &decode(encoded)?).await.map(drop),
+            54 => c.use_permission_rule(who, &decode(encoded)?).await.map(drop),
+            55 => c.answer_transcript_query(who, &decode(encoded)?).await,
             _ => c.revoke_credential(who, &decode(encoded)?).await,
         })
     }

@@ -119,7 +119,7 @@ mod tests {
         let ask = |recipient: &str, detail: &str| {
             let [recipient, detail] = [recipient, detail].map(str::to_owned);
             let (tool, summary) = ("Bash".to_owned(), "s".to_owned());
-            Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail, ttl: None })
+            Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail, ..Default::default() })
         };
         let classic = json!({"type": "permission_request", "tool": "Bash", "summary": "s", "content": "rm x"});
         assert_eq!(body(classic), ask("", "rm x"));

@@ -11,6 +11,7 @@
 //! - [`team`], [`membership`], [`life`]: teams, who is in them, and the lives of members. [`roster`]: finding and
 //!   addressing members.
 //! - [`send`]: the messages. [`request`]: the state machine of requests.
+//! - [`permission_rules`]: what members may do without a permission request.
 //! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
@@ -46,6 +47,7 @@ pub mod limits;
 pub mod membership;
 pub mod notices;
 pub mod page;
+pub mod permission_rules;
 pub mod post;
 pub mod query;
 pub mod quota;

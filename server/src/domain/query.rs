@@ -7,8 +7,8 @@ use teamwire_proto::{
     credential::Credential,
     name::Name,
     v1::{
-        self, DeadLetterCause, Liveness, MemberState, ReceiptState, Role, SenderKind, history_entry::Event,
-        message::Body,
+        self, DeadLetterCause, Liveness, MemberState, PermissionEventKind, ReceiptState, Role, SenderKind,
+        history_entry::Event, message::Body,
     },
 };
 
@@ -279,6 +279,9 @@ pub fn may_see_entry(caller: &Principal, entry: &v1::HistoryEntry) -> bool {
         Some(Event::Message(message)) => concerns(name, message),
         Some(Event::Decision(request)) => may_see_request(caller, request),
         Some(Event::DeadLetter(event)) => is(name, &event.recipient),
+        Some(Event::Permission(event)) => {
+            event.kind() != PermissionEventKind::Used || is_sender(name, event.actor.as_ref())
+        }
         Some(Event::Member(_) | Event::Team(_) | Event::Task(_)) => true,
         None => false,
     }
@@ -305,6 +308,9 @@ pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::His
         Some(Event::Team(event)) => is(name, &event.member) || is_sender(name, event.actor.as_ref()),
         Some(Event::DeadLetter(event)) => is(name, &event.recipient),
         Some(Event::Task(event)) => is(name, &event.owner) || is_sender(name, event.actor.as_ref()),
+        Some(Event::Permission(event)) => {
+            is_sender(name, event.actor.as_ref()) || event.rule.as_ref().is_some_and(|rule| is(name, &rule.member))
+        }
         None => false,
     }
 }

@@ -14,7 +14,7 @@ use super::{
     actor::Actor,
     history,
     inbox::{Leaving, remove_from_inbox},
-    notices,
+    notices, permission_rules,
     quota::{ALARM_AGAIN_BELOW, ALARM_PERCENT, FULL_PERCENT, HeldBytes, REMEDY},
     records::{
         ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, LastTurnRecord, Life,
@@ -150,6 +150,7 @@ pub fn remove_member(
     tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());
     notices::forget(tx, name)?;
+    permission_rules::forget_member(tx, name)?;
     let mut team = TeamRecord::clone(&team);
     team.members.retain(|member| member.name != *name);
     tx.put("", &team);

@@ -33,6 +33,10 @@ impl Needle {
                 self.is_part_of(&event.detail) || event.exit.as_ref().is_some_and(|exit| self.is_part_of(&exit.detail))
             }
             Some(Event::Task(event)) => self.is_part_of(&event.subject) || self.is_part_of(&event.detail),
+            Some(Event::Permission(event)) => {
+                let rule = event.rule.iter().flat_map(|rule| [&rule.tool, &rule.command, &rule.path]);
+                rule.chain([&event.detail]).any(|text| self.is_part_of(text))
+            }
             Some(Event::Team(_) | Event::DeadLetter(_)) | None => false,
         }
     }

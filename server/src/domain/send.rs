@@ -3,6 +3,7 @@
 use teamwire_proto::{
     Kind, Reason, Refusal,
     name::{Address, LEAD_ALIAS, Name},
+    permission_rule,
     v1::{self, message::Body, send_request},
 };
 use uuid::Uuid;
@@ -261,6 +262,7 @@ impl Sending<'_> {
         let tool = tool(&ask.tool, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         check_size(&ask.detail, "content", &tx.ctx.limits)?;
+        ask.tool_use.as_ref().map_or(Ok(()), permission_rule::check_use)?;
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.permission_deadline, REQUEST_DAYS_MAX)?;
         let mut warnings = late_warning(to);
         warnings.extend(ended.map(|how| format!("{} {how}, so {} is asked instead.", approver.name, to.name)));
@@ -270,6 +272,7 @@ impl Sending<'_> {
             summary,
             detail: ask.detail.clone(),
             ttl: ask.ttl,
+            tool_use: ask.tool_use.clone(),
         });
         let message = self.compose(tx, body);
         let approver = (!is_for_the_lead).then_some(&to.name);

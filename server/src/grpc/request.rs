@@ -4,7 +4,10 @@ use teamwire_proto::v1::{self, request_service_server::RequestService};
 use tonic::{Request, Response, Status};
 
 use super::services::Services;
-use crate::{coordinator::decide::Touches, domain::request::permission};
+use crate::{
+    coordinator::decide::Touches,
+    domain::{permission_rules, request::permission, tx::Tx},
+};
 
 #[tonic::async_trait]
 impl RequestService for Services {
@@ -32,6 +35,42 @@ impl RequestService for Services {
             .rule(&who, &request.team, Touches::Team, |tx| permission::withdraw(tx, &who, &request))
             .await?;
         Ok(Response::new(v1::WithdrawResponse { request: Some(withdrawn) }))
+    }
+
+    async fn add_permission_rule(
+        &self,
+        request: Request<v1::AddPermissionRuleRequest>,
+    ) -> Result<Response<v1::AddPermissionRuleResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let rule = |tx: &mut Tx<'_>| permission_rules::add(tx, &who, &request);
+        Ok(Response::new(self.coordinator.rule(&who, &request.team, Touches::Team, rule).await?))
+    }
+
+    async fn list_permission_rules(
+        &self,
+        request: Request<v1::ListPermissionRulesRequest>,
+    ) -> Result<Response<v1::ListPermissionRulesResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let rule = |tx: &mut Tx<'_>| permission_rules::list(tx, &who, &request);
+        Ok(Response::new(self.coordinator.rule(&who, &request.team, Touches::Team, rule).await?))
+    }
+
+    async fn revoke_permission_rule(
+        &self,
+        request: Request<v1::RevokePermissionRuleRequest>,
+    ) -> Result<Response<v1::RevokePermissionRuleResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let rule = |tx: &mut Tx<'_>| permission_rules::revoke(tx, &who, &request);
+        Ok(Response::new(self.coordinator.rule(&who, &request.team, Touches::Team, rule).await?))
+    }
+
+    async fn use_permission_rule(
+        &self,
+        request: Request<v1::UsePermissionRuleRequest>,
+    ) -> Result<Response<v1::UsePermissionRuleResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let rule = |tx: &mut Tx<'_>| permission_rules::use_rule(tx, &who, &request);
+        Ok(Response::new(self.coordinator.rule(&who, "", Touches::Team, rule).await?))
     }
 
     async fn wait_for_decision(

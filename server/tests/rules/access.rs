@@ -35,7 +35,7 @@ impl Team {
     }
 
     /// Signs in as a caller. Returns what the console's calls then present.
-    async fn console(&self, who: &impl Calls, read_only: bool) -> CallerCredentials {
+    pub(crate) async fn console(&self, who: &impl Calls, read_only: bool) -> CallerCredentials {
         let code = self.code(who, read_only).await;
         let credential = self.try_sign_in(&code).await.unwrap().credential;
         self.looked_up(&credential).await.unwrap()
@@ -189,6 +189,15 @@ async fn a_read_only_sign_in_reads_everything_and_changes_nothing() {
     t.refused(c.create_observer(&who, &Default::default()), DENIED.0, DENIED.1, "").await;
     t.refused(c.create_task(&who, &task), DENIED.0, DENIED.1, "").await;
     t.refused(c.set_notice_level(&who, &level), DENIED.0, DENIED.1, "").await;
+    let rule = v1::PermissionRule { tool: "Bash".to_owned(), any_use: true, ..Default::default() };
+    let add = v1::AddPermissionRuleRequest { rule: Some(rule), ..Default::default() };
+    let rule_id = c.add_permission_rule(&t.lead.who, &add).await.unwrap().rule.unwrap().id;
+    let revoke = v1::RevokePermissionRuleRequest { rule_id, ..Default::default() };
+    let other = v1::PermissionRule { tool: "Edit".to_owned(), any_use: true, ..Default::default() };
+    let add = v1::AddPermissionRuleRequest { rule: Some(other), ..Default::default() };
+    t.refused(c.add_permission_rule(&who, &add), DENIED.0, DENIED.1, "").await;
+    t.refused(c.revoke_permission_rule(&who, &revoke), DENIED.0, DENIED.1, "").await;
+    assert_eq!(c.list_permission_rules(&who, &Default::default()).await.unwrap().rules.len(), 1);
     t.refused(t.try_force(&who, "bob"), DENIED.0, DENIED.1, "").await;
     t.refused(t.try_set_lead(&who, "bob"), DENIED.0, DENIED.1, "").await;
     t.leave(&bob).await;

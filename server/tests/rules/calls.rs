@@ -7,7 +7,7 @@ use teamwire_server::{
     domain::{
         activity, host,
         identity::CallerCredentials,
-        membership,
+        membership, permission_rules,
         request::permission,
         task::{claim, edit},
         transcript,
@@ -45,6 +45,26 @@ pub(crate) trait RuleCalls {
         ask: &v1::SetNoticeLevelRequest,
     ) -> Result<v1::Member, Refusal>;
     async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal>;
+    async fn add_permission_rule(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::AddPermissionRuleRequest,
+    ) -> Result<v1::AddPermissionRuleResponse, Refusal>;
+    async fn list_permission_rules(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::ListPermissionRulesRequest,
+    ) -> Result<v1::ListPermissionRulesResponse, Refusal>;
+    async fn revoke_permission_rule(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::RevokePermissionRuleRequest,
+    ) -> Result<v1::RevokePermissionRuleResponse, Refusal>;
+    async fn use_permission_rule(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::UsePermissionRuleRequest,
+    ) -> Result<v1::UsePermissionRuleResponse, Refusal>;
     async fn update_host(&self, who: &CallerCredentials, ask: &v1::UpdateHostRequest) -> Result<v1::Host, Refusal>;
     async fn take_order(
         &self,
@@ -125,6 +145,38 @@ impl RuleCalls for Coordinator {
 
     async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| permission::withdraw(tx, who, ask)).await
+    }
+
+    async fn add_permission_rule(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::AddPermissionRuleRequest,
+    ) -> Result<v1::AddPermissionRuleResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| permission_rules::add(tx, who, ask)).await
+    }
+
+    async fn list_permission_rules(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::ListPermissionRulesRequest,
+    ) -> Result<v1::ListPermissionRulesResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| permission_rules::list(tx, who, ask)).await
+    }
+
+    async fn revoke_permission_rule(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::RevokePermissionRuleRequest,
+    ) -> Result<v1::RevokePermissionRuleResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| permission_rules::revoke(tx, who, ask)).await
+    }
+
+    async fn use_permission_rule(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::UsePermissionRuleRequest,
+    ) -> Result<v1::UsePermissionRuleResponse, Refusal> {
+        self.rule(who, "", Touches::Team, |tx| permission_rules::use_rule(tx, who, ask)).await
     }
 
     async fn update_host(&self, who: &CallerCredentials, ask: &v1::UpdateHostRequest) -> Result<v1::Host, Refusal> {

@@ -501,6 +501,8 @@ async fn a_hosts_credential_takes_orders_and_nothing_else() {
     let unknown = unknown_request();
     let withdraw = v1::WithdrawRequest { request_id: unknown.clone(), ..Default::default() };
     let reports = v1::ReportActivityRequest::default();
+    let (add_rule, list_rules) = (v1::AddPermissionRuleRequest::default(), v1::ListPermissionRulesRequest::default());
+    let (revoke_rule, use_rule) = (v1::RevokePermissionRuleRequest::default(), v1::UsePermissionRuleRequest::default());
     is_forbidden!(
         t.try_send(&gpu, message("lead", "hello")),
         t.try_send(&gpu, broadcast("hello")),
@@ -525,6 +527,10 @@ async fn a_hosts_credential_takes_orders_and_nothing_else() {
         c.list_requests(who, &v1::ListRequestsRequest::default()),
         c.get_request(who, "", &foreign),
         c.withdraw(who, &withdraw),
+        c.add_permission_rule(who, &add_rule),
+        c.list_permission_rules(who, &list_rules),
+        c.revoke_permission_rule(who, &revoke_rule),
+        c.use_permission_rule(who, &use_rule),
         c.history(who, "", &query),
         c.get_message(
             who,

@@ -29,6 +29,7 @@ mod members;
 mod notices;
 mod overtaking;
 mod pages;
+mod permission_rules;
 mod permissions;
 mod quotas;
 mod reconciler;

@@ -16,8 +16,8 @@ use teamwire_server::{
         identity::CallerCredentials,
         records::{
             ActivityRecord, ConsoleRecord, DueNoticesRecord, HostRecord, JoinTokenRecord, NoticesRecord,
-            ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, RecordType, SessionRecord, SignInCodeRecord,
-            SignInsRecord, TeamRecord,
+            ObserverRecord, PermissionRulesRecord, PresenceRecord, QuotaRecord, ReceiptRecord, RecordType,
+            SessionRecord, SignInCodeRecord, SignInsRecord, TeamRecord,
         },
         secret::{OperatorSecrets, SecretHash, SessionId},
         streams::{HISTORY, REQUESTS, activity, inbox},
@@ -380,6 +380,7 @@ impl Team {
             NoticesRecord::KIND,
             DueNoticesRecord::KIND,
             QuotaRecord::KIND,
+            PermissionRulesRecord::KIND,
             v1::Message::KIND,
             v1::Request::KIND,
         ] {
@@ -534,7 +535,7 @@ pub(crate) fn permission(approver: &str) -> v1::SendRequest {
 
 pub(crate) fn permission_for(approver: &str, detail: &str) -> v1::SendRequest {
     let [tool, summary, detail] = ["Bash", "clean up", detail].map(str::to_owned);
-    let ask = v1::PermissionRequest { recipient: approver.to_owned(), tool, summary, detail, ttl: None };
+    let ask = v1::PermissionRequest { recipient: approver.to_owned(), tool, summary, detail, ..Default::default() };
     request(send_request::Body::PermissionRequest(ask))
 }
 

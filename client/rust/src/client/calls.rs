@@ -248,6 +248,16 @@ calls! {
     requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse;
     /// Withdraws a permission request of the caller's. [`Client::withdraw_request`] takes its id.
     requests.withdraw = Withdraw(WithdrawRequest.team) -> WithdrawResponse;
+    /// Adds a permission rule.
+    requests.add_permission_rule = AddPermissionRule(AddPermissionRuleRequest.team) -> AddPermissionRuleResponse;
+    /// Lists the permission rules of the team.
+    requests.list_permission_rules = ListPermissionRules(ListPermissionRulesRequest.team) -> ListPermissionRulesResponse;
+    /// Revokes a permission rule.
+    requests.revoke_permission_rule =
+        RevokePermissionRule(RevokePermissionRuleRequest.team) -> RevokePermissionRuleResponse;
+    /// Looks for a permission rule that permits what the caller's program asks for, and records its use. Not retried while
+    /// its outcome is unknown.
+    requests.use_permission_rule = UsePermissionRule(UsePermissionRuleRequest) -> UsePermissionRuleResponse;
     /// Returns a task and, to its owner, the token of its claim.
     tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse;
     /// Lists tasks in order of their ids.

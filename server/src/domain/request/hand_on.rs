@@ -68,8 +68,15 @@ fn ask_again(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, lead: &N
     let (summary, text) = (request.summary.clone(), request.content.clone());
     let body = match request.kind() {
         RequestKind::Permission => {
-            let (recipient, tool) = (lead.to_string(), request.tool.clone());
-            Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail: text, ttl: None })
+            let (recipient, tool, tool_use) = (lead.to_string(), request.tool.clone(), request.tool_use.clone());
+            Body::PermissionRequest(v1::PermissionRequest {
+                recipient,
+                tool,
+                summary,
+                detail: text,
+                tool_use,
+                ..Default::default()
+            })
         }
         _ => Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: text, summary, ttl: None }),
     };

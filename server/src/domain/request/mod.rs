@@ -112,6 +112,10 @@ fn open(tx: &mut Tx<'_>, request: v1::Request, message: v1::Message, to: &Name) 
         content: part(Body::text),
         tool: part(Body::tool),
         summary: part(Body::summary),
+        tool_use: match &message.body {
+            Some(Body::PermissionRequest(asked)) => asked.tool_use.clone(),
+            _ => None,
+        },
         message_id: message.id.clone(),
         created_at: Some(timestamp(tx.ctx.now_ms)),
         ..request

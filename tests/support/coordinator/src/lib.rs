@@ -475,6 +475,34 @@ impl RequestService for Coordinator {
         Ok(Response::new(v1::GetRequestResponse { request: Some(request) }))
     }
 
+    async fn add_permission_rule(
+        &self,
+        _: Request<v1::AddPermissionRuleRequest>,
+    ) -> Result<Response<v1::AddPermissionRuleResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn list_permission_rules(
+        &self,
+        _: Request<v1::ListPermissionRulesRequest>,
+    ) -> Result<Response<v1::ListPermissionRulesResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn revoke_permission_rule(
+        &self,
+        _: Request<v1::RevokePermissionRuleRequest>,
+    ) -> Result<Response<v1::RevokePermissionRuleResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn use_permission_rule(
+        &self,
+        _: Request<v1::UsePermissionRuleRequest>,
+    ) -> Result<Response<v1::UsePermissionRuleResponse>, Status> {
+        not_scripted()
+    }
+
     async fn list_requests(
         &self,
         _: Request<v1::ListRequestsRequest>,
