@@ -139,9 +139,16 @@ pub enum RunnerEvent {
         /// The delay before that.
         after: Duration,
     },
-    /// An agent program asked for permission, and its approver was asked.
+    /// An agent program asked for permission. Its approver is asked, unless a permission rule permits it.
     PermissionAsked {
         /// For what.
+        what: String,
+    },
+    /// A permission rule of the team permits what an agent program asked for.
+    PermittedByRule {
+        /// The rule's id.
+        rule: u64,
+        /// What the rule permits.
         what: String,
     },
     /// An agent program asked for permission, which the runner refused.
@@ -239,6 +246,7 @@ impl fmt::Display for RunnerEvent {
                 write!(f, "the turn failed, trying again in {} s: {detail}", after.as_secs_f32().ceil())
             }
             Self::PermissionAsked { what } => write!(f, "asked for permission: {what}"),
+            Self::PermittedByRule { rule, what } => write!(f, "permitted by rule {rule}: {what}"),
             Self::PermissionRefused { what } => write!(f, "refused permission for {what}"),
             Self::PlanSubmitted => f.write_str("submitted a plan to the lead"),
             Self::AgentWarning { detail } => f.write_str(detail),

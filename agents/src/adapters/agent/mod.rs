@@ -21,6 +21,7 @@ mod protocol;
 mod reminders;
 mod start;
 mod state;
+mod tool_use;
 mod tools;
 pub(crate) mod tried;
 mod turns;

@@ -1,13 +1,19 @@
-//! Turns the program's permission requests and plans into requests to the team, and returns the answers.
+//! Turns the program's permission requests and plans into requests to the team, and returns the answers. Answers by itself
+//! what a permission rule of the team permits.
 
 use std::{collections::HashMap, future::pending, time::Duration};
 
-use teamwire_client::{Client, Error, Reason, message};
+use teamwire_client::{Client, Error, Reason, Retry, message};
 use teamwire_proto::{
+    permission_rule,
     v1::{self, RequestState, send_request::Body},
     word,
 };
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -33,6 +39,8 @@ pub(super) enum Answered {
     Asked(Option<String>),
     /// It was decided.
     Decided(String, Decision),
+    /// This permission rule permits it.
+    Permitted(String, Box<v1::PermissionRule>),
 }
 
 /// The permission requests and plans of a program that are not decided yet.
@@ -64,7 +72,10 @@ impl PermissionRequests {
     pub(super) fn ask_for_permission(&mut self, asked: PermissionRequest, incarnation: &mut Incarnation<'_>) {
         let (tool, summary) = (line(&asked.tool, "a tool"), line(&asked.summary, &asked.tool));
         let approver = &incarnation.config.agent.approver;
-        let request = message::permission_request(approver, tool, summary, cut(asked.detail));
+        let mut request = message::permission_request(approver, tool, summary, cut(asked.detail));
+        if let Some(Body::PermissionRequest(body)) = &mut request.body {
+            body.tool_use = asked.tool_use;
+        }
         self.ask(asked.key, request, incarnation);
     }
 
@@ -79,7 +90,7 @@ impl PermissionRequests {
     pub(super) async fn next(&mut self) -> Answered {
         while self.asking.try_join_next().is_some() {}
         let Some(answered) = self.answers.recv().await else { return pending().await };
-        if let Answered::Decided(key, _) = &answered {
+        if let Answered::Decided(key, _) | Answered::Permitted(key, _) = &answered {
             self.by_key.remove(key);
         }
         answered
@@ -91,6 +102,17 @@ impl PermissionRequests {
         let withdrawn = CancellationToken::new();
         self.by_key.insert(key.clone(), withdrawn.clone());
         self.asking.spawn(async move {
+            let rule = tokio::select! {
+                rule = rule_for(&client, &request) => rule,
+                () = withdrawn.cancelled() => None,
+            };
+            if rule.is_some() || withdrawn.is_cancelled() {
+                let _ = sender.send(Answered::Asked(None)).await;
+                if let Some(rule) = rule {
+                    let _ = sender.send(Answered::Permitted(key, Box::new(rule))).await;
+                }
+                return;
+            }
             let asked = make(&client, request).await;
             let request_id = asked.as_ref().ok().map(|asked| asked.request_id.clone());
             let _ = sender.send(Answered::Asked(request_id)).await;
@@ -104,6 +126,22 @@ impl PermissionRequests {
             let _ = sender.send(Answered::Decided(key, decision)).await;
         });
     }
+}
+
+/// How long the coordinator may take to find a permission rule. Then the approver is asked.
+const RULE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Returns the permission rule that permits what a program asks for, once its use is recorded. The coordinator looks it
+/// up now, so no rule answers that was revoked before. Returns `None` if there is no such rule, or the coordinator does not
+/// answer.
+async fn rule_for(client: &Client, request: &v1::SendRequest) -> Option<v1::PermissionRule> {
+    let Some(Body::PermissionRequest(asked)) = &request.body else { return None };
+    let (tool, tool_use) = (asked.tool.clone(), asked.tool_use.clone()?);
+    let client = client.clone().with_retry(Retry::none());
+    let call = client.use_permission_rule(v1::UsePermissionRuleRequest { tool, tool_use: Some(tool_use.clone()) });
+    let rule = timeout(RULE_DEADLINE, call).await.ok()?.ok()?.rule?;
+    // A coordinator of another version may read rules in another way.
+    permission_rule::permits(&rule, &rule.member, &asked.tool, &tool_use).then_some(rule)
 }
 
 /// Makes a request. The lead is asked in place of an approver that has not joined yet, as in place of one that has
@@ -204,6 +242,12 @@ impl Agent {
     pub(super) fn apply(&mut self, answered: Answered, incarnation: &mut Incarnation<'_>) {
         match answered {
             Answered::Asked(request_id) => incarnation.note_own_request(request_id),
+            Answered::Permitted(key, rule) => {
+                let extent = permission_rule::extent(&rule);
+                incarnation
+                    .tell(RunnerEvent::PermittedByRule { rule: rule.id, what: format!("{} {extent}", rule.tool) });
+                self.protocol.decide(&key, Decision::Allow, &mut self.out);
+            }
             Answered::Decided(key, decision) => self.protocol.decide(&key, decision, &mut self.out),
         }
     }

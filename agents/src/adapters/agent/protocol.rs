@@ -214,6 +214,8 @@ pub(super) struct PermissionRequest {
     pub(super) summary: String,
     /// The command or the edit, in full.
     pub(super) detail: String,
+    /// The same for permission rules. `None` if no rule may permit it.
+    pub(super) tool_use: Option<v1::ToolUse>,
 }
 
 /// By how much a cost may change when it is stored, in US dollars.

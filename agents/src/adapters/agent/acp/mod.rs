@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use self::{
     narrator::Narrator,
-    permissions::{OptionChoice, Permissions, allowing, permission_request},
+    permissions::{OptionChoice, Permissions, allowing, permission_request, use_of},
     program::Program,
 };
 use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, unreadable_rpc};
@@ -295,7 +295,9 @@ impl Acp {
         }
         let title = call.fields.title.as_deref().unwrap_or_default();
         let Some(file) = self.program.plan_to_approve(name, title) else {
-            return out.tell(Event::PermissionWanted(permission_request(key, tool.as_deref(), &call, &options)));
+            let mut wanted = permission_request(key, tool.as_deref(), &call, &options);
+            wanted.tool_use = use_of(self.program, tool.as_deref(), &call, &options, &self.setup.directory);
+            return out.tell(Event::PermissionWanted(wanted));
         };
         match self.narrator.plan(file) {
             Some(plan) => out.tell(Event::PlanReady { key, plan: plan.to_owned() }),

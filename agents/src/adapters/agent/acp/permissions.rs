@@ -1,14 +1,21 @@
 //! The permissions that the program waits for.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::Path};
 
 use agent_client_protocol_schema::v1::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
-    RequestPermissionResponse, SelectedPermissionOutcome, ToolCallContent, ToolCallUpdate,
+    RequestPermissionResponse, SelectedPermissionOutcome, ToolCallContent, ToolCallUpdate, ToolKind,
 };
 use serde_json::{Value, json};
+use teamwire_proto::v1::ToolUse;
 
-use super::super::protocol::{Decision, PermissionRequest};
+use super::{
+    super::{
+        protocol::{Decision, PermissionRequest},
+        tool_use,
+    },
+    program::Program,
+};
 
 /// A permission that the program waits for.
 #[derive(Debug)]
@@ -132,7 +139,62 @@ pub(super) fn permission_request(
         says if says.is_empty() => detail(call),
         says => format!("{says}\n{}", detail(call)),
     };
-    PermissionRequest { key, tool: tool.map_or_else(kind, str::to_owned), summary: title(call).to_owned(), detail }
+    let (tool, summary) = (tool.map_or_else(kind, str::to_owned), title(call).to_owned());
+    PermissionRequest { key, tool, summary, detail, tool_use: None }
+}
+
+/// The fields of a command's input that do not change what it does.
+const PLAIN_FIELDS: [&str; 3] = ["command", "description", "timeout"];
+
+/// The fields that say where a command runs.
+const DIRECTORY_FIELDS: [&str; 4] = ["cwd", "workdir", "directory", "dir_path"];
+
+/// Returns what a call would do. `None` if that is not sure, or if the program offers no permission for this call only.
+pub(super) fn use_of(
+    program: Program,
+    tool: Option<&str>,
+    call: &ToolCallUpdate,
+    options: &[PermissionOption],
+    directory: &Path,
+) -> Option<ToolUse> {
+    allowing(options).filter(|option| option.kind == PermissionOptionKind::AllowOnce)?;
+    let input = call.fields.raw_input.as_ref().unwrap_or(&Value::Null);
+    match call.fields.kind {
+        Some(ToolKind::Execute) => command_use(program, call, input, directory),
+        _ if input.get("command").is_some() => command_use(program, call, input, directory),
+        Some(ToolKind::Edit | ToolKind::Read) => tool_use::files(paths(call), directory),
+        Some(ToolKind::Delete | ToolKind::Move) => None,
+        // A kind is not the name of a tool.
+        _ => tool.and_then(|_| tool_use::other(directory)),
+    }
+}
+
+fn command_use(program: Program, call: &ToolCallUpdate, input: &Value, directory: &Path) -> Option<ToolUse> {
+    for (field, value) in input.as_object().into_iter().flatten() {
+        let is_here = DIRECTORY_FIELDS.contains(&field.as_str()) && tool_use::is_within(input, field, directory);
+        if !is_here && !PLAIN_FIELDS.contains(&field.as_str()) && !value.is_null() {
+            return None;
+        }
+    }
+    match &input["command"] {
+        Value::String(line) => tool_use::command(line, directory),
+        Value::Array(words) => {
+            let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+            tool_use::arguments(&words?, directory)
+        }
+        // Gemini CLI adds to the title whatever else there is, in brackets, which no rule matches.
+        Value::Null if program == Program::Gemini => tool_use::command(title(call), directory),
+        _ => None,
+    }
+}
+
+/// Returns the files that a call says it is about.
+fn paths(call: &ToolCallUpdate) -> Vec<&Path> {
+    let diffs = call.fields.content.iter().flatten().filter_map(|content| match content {
+        ToolCallContent::Diff(diff) => Some(diff.path.as_path()),
+        _ => None,
+    });
+    diffs.chain(call.fields.locations.iter().flatten().map(|location| location.path.as_path())).collect()
 }
 
 fn title(call: &ToolCallUpdate) -> &str {

@@ -11,9 +11,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, mem};
+use std::{collections::HashMap, mem, path::Path};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use teamwire_proto::v1::ToolUse;
 use uuid::Uuid;
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
         Change, Decision, Event, Outbox, PermissionRequest, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, list,
         text, texts,
     },
-    tried,
+    tool_use, tried,
 };
 use crate::incarnation::Additions;
 
@@ -288,6 +289,7 @@ impl Claude {
                     description => description.to_owned(),
                 },
                 detail: detail_of(tool, input),
+                tool_use: use_of(tool, input, &self.setup.directory),
             }));
             return;
         }
@@ -420,13 +422,33 @@ fn own_name(tool: &str) -> &str {
     tool.strip_prefix(OUR_TOOLS).map_or(tool, |tool| tool.trim_start_matches('_'))
 }
 
+/// Returns what a tool would do. `None` if that is not sure.
+fn use_of(tool: &str, input: &Value, directory: &Path) -> Option<ToolUse> {
+    match tool {
+        "Bash" if is_plain_command(input) => tool_use::command(text(input, "command"), directory),
+        "Bash" => None,
+        "Edit" | "MultiEdit" | "Read" | "Write" => file_use(input, "file_path", directory),
+        "NotebookEdit" => file_use(input, "notebook_path", directory),
+        "WebFetch" | "WebSearch" => tool_use::other(directory),
+        _ if tool.starts_with("mcp__") => tool_use::other(directory),
+        _ => None,
+    }
+}
+
+fn file_use(input: &Value, field: &str, directory: &Path) -> Option<ToolUse> {
+    input[field].as_str().filter(|path| !path.is_empty()).and_then(|path| tool_use::files([path], directory))
+}
+
+/// Returns whether the input of a shell call is a command, and nothing that changes how it runs.
+fn is_plain_command(input: &Value) -> bool {
+    let is_known = |key: &String| matches!(key.as_str(), "command" | "description" | "timeout");
+    input.as_object().is_some_and(|input| input.keys().all(is_known))
+}
+
 /// Returns a tool's input in full: the command of a plain shell call unchanged, and everything else as JSON.
 fn detail_of(tool: &str, input: &Value) -> String {
-    let is_plain = |input: &Map<String, Value>| {
-        tool == "Bash" && input.keys().all(|key| matches!(key.as_str(), "command" | "description" | "timeout"))
-    };
     match input["command"].as_str() {
-        Some(command) if input.as_object().is_some_and(is_plain) => command.to_owned(),
+        Some(command) if tool == "Bash" && is_plain_command(input) => command.to_owned(),
         _ => serde_json::to_string_pretty(input).unwrap_or_default(),
     }
 }

@@ -1,9 +1,15 @@
 //! The program's requests: for permission, for tool calls, and questions. Every request gets an answer.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
+use teamwire_proto::v1::ToolUse;
 
 use super::{
-    super::protocol::{Decision, Event, Outbox, PermissionRequest},
+    super::{
+        protocol::{Decision, Event, Outbox, PermissionRequest, list},
+        tool_use,
+    },
     Codex, answer, describe, text,
 };
 
@@ -23,7 +29,8 @@ pub(super) struct Wanted {
 impl Codex {
     /// Answers, or passes on, a request of the program.
     pub(super) fn requested(&mut self, method: &str, request: &Value, params: &Value, out: &mut Outbox) {
-        let (tool, (summary, detail), allow, deny) = match method {
+        let directory = PathBuf::from(self.directory());
+        let (tool, (summary, detail), tool_use, allow, deny) = match method {
             "item/tool/call" => {
                 let key = request.to_string();
                 self.calls.insert(key.clone(), request.clone());
@@ -31,7 +38,9 @@ impl Codex {
                 return out.tell(Event::ToolCalled { key, tool, input });
             }
             "item/commandExecution/requestApproval" => {
-                ("command".to_owned(), describe::wanted_command(params), decision("accept"), decision("decline"))
+                let tool_use = command_use(params, &directory);
+                let described = describe::wanted_command(params);
+                ("command".to_owned(), described, tool_use, decision("accept"), decision("decline"))
             }
             "item/fileChange/requestApproval" => {
                 let Some(change) = self.changes.get(text(params, "itemId")) else {
@@ -39,16 +48,19 @@ impl Codex {
                     out.tell(Event::Warning("The runner could not read an edit, so it refused it.".to_owned()));
                     return answer(request, &decision("decline"), out);
                 };
-                ("edit".to_owned(), describe::wanted_change(params, change), decision("accept"), decision("decline"))
+                let tool_use = change_use(params, change, &directory);
+                let described = describe::wanted_change(params, change);
+                ("edit".to_owned(), described, tool_use, decision("accept"), decision("decline"))
             }
             "item/permissions/requestApproval" => {
                 let allow = json!({ "permissions": params["permissions"], "scope": "turn" });
                 let deny = json!({ "permissions": {}, "scope": "turn" });
-                ("permissions".to_owned(), describe::wanted_permissions(params), allow, deny)
+                ("permissions".to_owned(), describe::wanted_permissions(params), None, allow, deny)
             }
             "mcpServer/elicitation/request" if params["_meta"]["codex_approval_kind"] == json!("mcp_tool_call") => {
                 let (tool, described) = describe::wanted_mcp_call(params);
-                (tool, described, json!({ "action": "accept", "content": {} }), json!({ "action": "decline" }))
+                let allow = json!({ "action": "accept", "content": {} });
+                (tool, described, tool_use::other(&directory), allow, json!({ "action": "decline" }))
             }
             "mcpServer/elicitation/request" => return answer(request, &json!({ "action": "decline" }), out),
             "item/tool/requestUserInput" => return self.refuse_question(request, params, out),
@@ -62,7 +74,7 @@ impl Codex {
         let (thread, turn) = (text(params, "threadId").to_owned(), text(params, "turnId").to_owned());
         let wanted = Wanted { request: request.clone(), thread, turn, tool: tool.clone(), allow, deny };
         self.permission_requests.insert(key.clone(), wanted);
-        out.tell(Event::PermissionWanted(PermissionRequest { key, tool, summary, detail }));
+        out.tell(Event::PermissionWanted(PermissionRequest { key, tool, summary, detail, tool_use }));
     }
 
     /// Answers that no one is at the program's terminal to answer questions.
@@ -91,6 +103,24 @@ impl Codex {
             }
         }
     }
+}
+
+/// Returns what a command would do. `None` if it would also get rights beyond its own, or run elsewhere.
+fn command_use(params: &Value, directory: &Path) -> Option<ToolUse> {
+    let is_plain = params["networkApprovalContext"].is_null() && params["additionalPermissions"].is_null();
+    let is_here = tool_use::is_within(params, "cwd", directory);
+    (is_plain && is_here).then(|| tool_use::shell_command(text(params, "command"), directory)).flatten()
+}
+
+/// Returns what an edit would do. `None` if it asks for later edits, too.
+fn change_use(params: &Value, change: &Value, directory: &Path) -> Option<ToolUse> {
+    let moves = list(&change["changes"]).iter().map(|change| {
+        let kind = &change["kind"];
+        if kind["move_path"].is_null() { text(kind, "movePath") } else { text(kind, "move_path") }
+    });
+    let paths: Vec<&str> = describe::paths(change).into_iter().chain(moves.filter(|path| !path.is_empty())).collect();
+    let is_plain = params["grantRoot"].is_null() && !describe::paths(change).contains(&"");
+    is_plain.then(|| tool_use::files(paths, directory)).flatten()
 }
 
 fn decision(decision: &str) -> Value {
