@@ -10,29 +10,44 @@ use teamwire_proto::{
 };
 
 use super::{
-    Output,
+    Output, always,
     confirm::{ask, has_terminal},
     id, shown,
+    walk::walk,
 };
 use crate::{
-    context::{ContextArgs, Who},
+    context::{Caller, ContextArgs, Who},
     failure::{Failure, REFUSED},
     show,
 };
 
-/// Approve a request
+/// Approve a request, or walk through all that wait for your answer
+///
+/// Without a request, at a terminal, the command shows each one that waits for your answer, the next to expire first, and
+/// takes one key for it: a approves, r rejects and asks for the reason, w (always) also stores a permission rule, s
+/// skips, q quits. Without a terminal, it lists the requests and fails.
 ///
 /// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks. Approving a
 /// permission request allows its author to use the tool as described, once. Before that, the command shows the tool and
 /// everything that it would do, and asks for confirmation if you are at a terminal. There, it also shows a plan and asks.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
+#[command(
+    after_help = "Examples:\n\n    teamwire approve\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"\n    teamwire approve REQUEST_ID --always"
+)]
 pub(super) struct Approve {
-    /// The request: its id, the beginning or end of its id, or `last`: the newest one that waits for your answer
-    request_id: String,
+    /// The request: its id, the beginning or end of its id, or `last`: the newest one that waits for your answer [default:
+    /// ask about all of them]
+    request_id: Option<String>,
     /// A comment for the requester
-    #[arg(long, short, default_value = "", hide_default_value = true)]
+    #[arg(long, short, requires = "request_id", default_value = "", hide_default_value = true)]
     message: String,
+    /// For a permission request: also store a rule that permits the same from now on, without asking anyone. The command
+    /// shows the rule first. `teamwire permission rules` lists rules, and `teamwire permission revoke` revokes them
+    #[arg(long, requires = "request_id")]
+    always: bool,
+    /// With --always: a rule for every member of the team, and not only for the one that asks
+    #[arg(long, requires = "always")]
+    everyone: bool,
     /// Do not ask for confirmation at a terminal
     #[arg(long, short)]
     yes: bool,
@@ -62,26 +77,60 @@ pub(super) struct Reject {
 impl Approve {
     /// `kind`: the only kind that the command answers. `None` if it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
-        answer(context, &self.request_id, kind, true, &self.message, self.yes, self.output).await
+        let Some(request_id) = &self.request_id else {
+            let caller = context.caller(Who::Current)?;
+            return match has_terminal() && !self.output.json {
+                true => walk(&caller, kind).await,
+                false => Err(list_due(&caller, kind).await?),
+            };
+        };
+        let always = self.always.then_some(Always { everyone: self.everyone });
+        answer(context, request_id, kind, Some(always), &self.message, self.yes, self.output).await
     }
+}
+
+/// Returns the failure that lists what waits for the caller's answer, because no person is there to be asked.
+async fn list_due(caller: &Caller, kind: Option<RequestKind>) -> Result<Failure, Failure> {
+    let due = id::due(caller, kind).await?;
+    if due.is_empty() {
+        return Ok(Failure::with_code(REFUSED, "Nothing waits for your answer. See `teamwire requests`."));
+    }
+    let line = |request: &v1::Request| {
+        format!("\n    {} {}: {}", request.id, request.member, show::summary_of_request(request))
+    };
+    let lines: String = due.iter().map(line).collect();
+    Ok(Failure::usage(format!(
+        "Without a terminal, name the request to answer: `teamwire approve REQUEST_ID`. {} for your answer, the next to expire \
+         first:{lines}",
+        if due.len() == 1 { "This one waits".to_owned() } else { format!("These {} wait", due.len()) }
+    )))
+}
+
+/// A rule that is to be stored with an approval.
+#[derive(Clone, Copy)]
+struct Always {
+    /// For every member, and not only for the one that asks.
+    everyone: bool,
 }
 
 impl Reject {
     /// `kind`: the only kind that the command answers. `None` if it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
-        answer(context, &self.request_id, kind, false, &self.reason, self.yes, self.output).await
+        answer(context, &self.request_id, kind, None, &self.reason, self.yes, self.output).await
     }
 }
 
+/// Answers a request. `approves`: `None` rejects it; `Some` approves it, also with a rule.
 async fn answer(
     context: &ContextArgs,
     request_id: &str,
     kind: Option<RequestKind>,
-    approve: bool,
+    approves: Option<Option<Always>>,
     text: &str,
     yes: bool,
     output: Output,
 ) -> Result<(), Failure> {
+    let approve = approves.is_some();
     let caller = context.caller(Who::Current)?;
     let request_id = &id::request_to_answer(&caller, request_id, kind).await?;
     let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
@@ -90,6 +139,15 @@ async fn answer(
         expect_kind(&request, kind, approve)?;
     }
     match request.kind() {
+        kind if approves.flatten().is_some() && kind != RequestKind::Permission => {
+            return Err(Failure::usage(
+                "--always stores a rule for a permission request, and this is none. Leave it out.",
+            ));
+        }
+        RequestKind::Permission if approves.flatten().is_some() => {
+            let everyone = approves.flatten().is_some_and(|always| always.everyone);
+            store_rule(&caller, &request, everyone, yes, output).await?;
+        }
         RequestKind::Permission if approve => confirm(&request, yes, output)?,
         RequestKind::PlanApproval if approve && asks(&request, yes, output) => {
             anstream::eprintln!("The plan of {}:\n{}", request.member, show::plain_lines(&request.content));
@@ -101,15 +159,56 @@ async fn answer(
         "" if !approve && asks(&request, yes, output) => ask_why(&request)?,
         text => text.to_owned(),
     };
-    let reply = caller.client.answer(request_id, approve, &text).await?;
-    let found = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
+    carry_out(&caller, request_id, approve, &text, output.json).await
+}
+
+/// Shows the rule that permits what a request asks for, asks at a terminal, and stores it.
+async fn store_rule(
+    caller: &Caller,
+    request: &v1::Request,
+    everyone: bool,
+    yes: bool,
+    output: Output,
+) -> Result<(), Failure> {
+    always::refuse_agents()?;
+    let rule = always::rule(request, everyone)
+        .map_err(|why| Failure::usage(format!("{why} Approve this request without --always.")))?;
+    if !output.json {
+        anstream::eprintln!("{} asks for permission.\n{}", request.member, show::permission_in_full(request));
+        anstream::eprintln!(
+            "The rule, which answers from now on without asking anyone:\n    {}",
+            show::rule_sentence(&rule)
+        );
+    }
+    if asks(request, yes, output) {
+        ask("Approve this request, and store the rule?")?;
+    }
+    if request.state() == RequestState::Pending {
+        let added = always::add(caller, rule).await?;
+        if !output.json {
+            always::say_added(&added);
+        }
+    }
+    Ok(())
+}
+
+/// Answers a request, and prints the outcome.
+pub(super) async fn carry_out(
+    caller: &Caller,
+    request_id: &str,
+    approve: bool,
+    text: &str,
+    json: bool,
+) -> Result<(), Failure> {
+    let reply = caller.client.answer(request_id, approve, text).await?;
+    let found = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
     let found = caller.client.get_request(found).await.ok().and_then(|reply| reply.request);
     // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
     // again, and its text says that the request was answered.
     if let Some(request) = &found {
-        shown::acknowledge(&caller, vec![request.message_id.clone()]).await;
+        shown::acknowledge(caller, vec![request.message_id.clone()]).await;
     }
-    if output.json {
+    if json {
         show::line(&show::json("SendResponse", &reply));
         return Ok(());
     }

@@ -4,6 +4,7 @@
 //! CONTRIBUTING.md says how to add one.
 
 mod access;
+mod always;
 mod answer;
 mod audit;
 mod backup;
@@ -50,6 +51,7 @@ mod team;
 mod transcript;
 mod up;
 mod update;
+mod walk;
 mod watchdog;
 
 use std::{env, fs, io::IsTerminal as _, path::Path};

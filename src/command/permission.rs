@@ -3,13 +3,16 @@
 use clap::{Args, Subcommand};
 use teamwire_client::{
     message,
-    v1::{RequestKind, send_request::Body},
+    v1::{self, RequestKind, send_request::Body},
 };
+use teamwire_proto::permission_rule;
 
-use super::{Output, answer, id, made_request::MadeRequest, shutdown::parse_deadline, waiting::Wait};
+use super::{
+    Output, always, answer, confirm::Confirm, id, made_request::MadeRequest, shutdown::parse_deadline, waiting::Wait,
+};
 use crate::{
     context::{ContextArgs, Who},
-    failure::Failure,
+    failure::{Failure, REFUSED},
     show,
 };
 
@@ -20,6 +23,19 @@ pub(super) enum Permission {
     ///
     /// A request that is not answered in time, 10 minutes by default, expires, which counts as a rejection.
     Request(Request),
+    /// List the rules that permit something without a request
+    Rules(Rules),
+    /// Add a rule that permits something without a request
+    ///
+    /// The runner of the member then answers its program at once, and the history records each use. Only the lead and the
+    /// operator may add a rule, and no agent can. A rule compares words or paths. It cannot know what a program does:
+    /// `cargo test` runs whatever the repository says.
+    Allow(Allow),
+    /// Revoke a rule
+    ///
+    /// Once the command has returned, the rule answers nothing any more. If a team file has the rule, remove it there, too:
+    /// `teamwire up` adds it again.
+    Revoke(Revoke),
     /// Withdraw a request for permission that you made
     Withdraw(Withdraw),
     /// Grant a member's request for permission
@@ -71,10 +87,56 @@ pub(super) struct Withdraw {
     output: Output,
 }
 
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire permission rules")]
+pub(super) struct Rules {
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire permission allow --tool Bash --command \"cargo test *\"\n    teamwire permission allow --tool Edit --path docs/ --member backend\n    teamwire permission allow --tool mcp__db__query --any"
+)]
+pub(super) struct Allow {
+    /// The tool, spelled as in permission requests: `Bash` (Claude Code), `command` (Codex)
+    #[arg(long, short)]
+    tool: String,
+    /// The words of one command. A last word `*` stands for any further words
+    #[arg(long, short, value_name = "WORDS", group = "extent")]
+    command: Option<String>,
+    /// A file, or a directory with a `/` at its end; relative to the member's working directory, which is `./`
+    #[arg(long, short, value_name = "PATH", group = "extent")]
+    path: Option<String>,
+    /// Whatever the tool is used for, if that is neither a command nor a file
+    #[arg(long, group = "extent")]
+    any: bool,
+    /// Only this member [default: every member]
+    #[arg(long, short, value_name = "NAME", default_value = "", hide_default_value = true)]
+    member: String,
+    #[command(flatten)]
+    confirm: Confirm,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire permission revoke 3")]
+pub(super) struct Revoke {
+    /// The rules: their numbers in `teamwire permission rules`
+    #[arg(value_name = "RULE", required = true)]
+    rules: Vec<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
 impl Permission {
     pub(super) async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Request(command) => (command.run(context).await, command.output.json),
+            Self::Rules(command) => (command.run(context).await, command.output.json),
+            Self::Allow(command) => (command.run(context).await, command.output.json),
+            Self::Revoke(command) => (command.run(context).await, command.output.json),
             Self::Withdraw(command) => (command.run(context).await, command.output.json),
             Self::Approve(command) => (command.run(context, Some(RequestKind::Permission)).await, command.output.json),
             Self::Reject(command) => (command.run(context, Some(RequestKind::Permission)).await, command.output.json),
@@ -107,6 +169,72 @@ impl Withdraw {
         } else {
             let (what, id) = (show::first_line_of_request(&request), show::paint(show::dim(), &request.id));
             anstream::println!("Your permission request{what} is {} {id}", show::request_text(&request));
+        }
+        Ok(())
+    }
+}
+
+impl Rules {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller(Who::Current)?;
+        let rules = caller.client.list_permission_rules(v1::ListPermissionRulesRequest::default()).await?.rules;
+        if self.output.json {
+            rules.iter().for_each(|rule| show::line(&show::json("PermissionRule", rule)));
+        } else if rules.is_empty() {
+            anstream::println!(
+                "The team has no permission rule. To add one: `teamwire permission allow`, or `teamwire approve REQUEST_ID --always`."
+            );
+        } else {
+            show::rules(&rules);
+        }
+        Ok(())
+    }
+}
+
+impl Allow {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        always::refuse_agents()?;
+        let rule = permission_rule::check(&v1::PermissionRule {
+            member: self.member.clone(),
+            tool: self.tool.clone(),
+            command: self.command.clone().unwrap_or_default(),
+            path: self.path.clone().unwrap_or_default(),
+            any_use: self.any,
+            ..v1::PermissionRule::default()
+        })?;
+        let caller = context.caller(Who::Current)?;
+        if !rule.member.is_empty() && caller.find_member(&rule.member).await?.is_none() {
+            show::warn(&format!("The team has no member {}. The rule is for a later one of this name.", rule.member));
+        }
+        if rule.command.ends_with(" *") {
+            show::warn(
+                "Any further words include options, with which many programs run other programs or write files.",
+            );
+        }
+        self.confirm
+            .ask_at_terminal(&format!("This rule answers without asking anyone: {}", show::rule_sentence(&rule)), "")?;
+        let added = always::add(&caller, rule).await?;
+        match self.output.json {
+            true => show::line(&show::json("AddPermissionRuleResponse", &added)),
+            false => always::say_added(&added),
+        }
+        Ok(())
+    }
+}
+
+impl Revoke {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller(Who::Current)?;
+        for &rule_id in &self.rules {
+            let request = v1::RevokePermissionRuleRequest { rule_id, ..v1::RevokePermissionRuleRequest::default() };
+            let Some(rule) = caller.client.revoke_permission_rule(request).await?.rule else {
+                let text = format!("There is no permission rule {rule_id}. `teamwire permission rules` lists them.");
+                return Err(Failure::with_code(REFUSED, text));
+            };
+            match self.output.json {
+                true => show::line(&show::json("PermissionRule", &rule)),
+                false => anstream::println!("Revoked rule {rule_id}: {}", show::rule_sentence(&rule)),
+            }
         }
         Ok(())
     }

@@ -4,7 +4,10 @@ use anstyle::AnsiColor;
 use serde_json::Value;
 use teamwire_proto::{
     dialect,
-    v1::{self, CredentialKind, MemberState, RequestKind, TaskEventKind, TeamEventKind, history_entry::Event},
+    v1::{
+        self, CredentialKind, MemberState, PermissionEventKind, RequestKind, TaskEventKind, TeamEventKind,
+        history_entry::Event,
+    },
     word,
 };
 
@@ -12,7 +15,7 @@ use super::{
     bold, dim, json,
     member::state_style,
     message::{kind, receipt_state, summary_and_content},
-    paint, plain, request_kind, request_text, shorten,
+    one_line, paint, plain, request_kind, request_text, rule_sentence, shorten,
     text::date_and_time,
 };
 
@@ -32,6 +35,7 @@ pub(crate) fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
         Some(Event::Member(event)) => member_event(event),
         Some(Event::Team(event)) => team_event(event),
         Some(Event::Task(event)) => task_event(event),
+        Some(Event::Permission(event)) => permission_event(event),
         Some(Event::DeadLetter(event)) => {
             format!(
                 "message {} to {} became a dead letter: {}",
@@ -110,6 +114,21 @@ fn team_event(event: &v1::TeamEvent) -> String {
         }
         TeamEventKind::WritesLost => "the store lost changes that the coordinator had confirmed".to_owned(),
         TeamEventKind::Unspecified => "unknown change to the team".to_owned(),
+    }
+}
+
+fn permission_event(event: &v1::PermissionEvent) -> String {
+    let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
+    let rule = event.rule.clone().unwrap_or_default();
+    let (id, says) = (rule.id, rule_sentence(&rule));
+    match event.kind() {
+        PermissionEventKind::Added => format!("{actor} added permission rule {id}: {says}"),
+        PermissionEventKind::Revoked => format!("{actor} revoked permission rule {id}: {says}"),
+        PermissionEventKind::Used => {
+            let what = word::permission(&rule.tool, &event.detail, "");
+            format!("permission rule {id} permitted {actor} to use {}", one_line(&what))
+        }
+        PermissionEventKind::Unspecified => format!("unknown change to permission rule {id}"),
     }
 }
 

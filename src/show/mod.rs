@@ -11,6 +11,7 @@ mod host;
 mod member;
 mod message;
 mod request;
+mod rule;
 #[cfg(test)]
 pub(crate) mod schema;
 mod style;
@@ -39,6 +40,7 @@ pub(crate) use self::{
         first_line_of_request, last_lines, order_in_full, permission_in_full, plain_lines, request_kind, request_text,
         summary_of_request,
     },
+    rule::{rule_sentence, rules},
     style::{bold, dim, paint, warn, warning},
     table::{table, table_with_texts},
     task::{task, task_line, tasks},

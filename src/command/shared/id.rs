@@ -90,18 +90,37 @@ pub(in crate::command) async fn request_to_answer(
     if typed != "last" {
         return request(caller, typed).await;
     }
+    let is_due = is_due(caller, kind).await?;
+    let what = kind.map_or_else(|| "Nothing".to_owned(), |kind| format!("No {}", noun(kind)));
+    let newest = newest_pending(caller, is_due).await?;
+    newest.ok_or_else(|| none(&format!("{what} waits for your answer. See `teamwire requests`.")))
+}
+
+/// Returns the requests that wait for the caller's answer, the next to expire first. `kind`: the only kind that counts.
+pub(in crate::command) async fn due(caller: &Caller, kind: Option<RequestKind>) -> Result<Vec<v1::Request>, Failure> {
+    let is_due = is_due(caller, kind).await?;
+    let mut due: Vec<v1::Request> = pending(caller).await?.into_iter().filter(is_due).collect();
+    due.sort_by_key(|request| request.expires_at.map_or((i64::MAX, 0), |at| (at.seconds, at.nanos)));
+    Ok(due)
+}
+
+/// Returns whether the caller is the lead, or may do what the lead may do.
+pub(in crate::command) async fn can_lead(caller: &Caller) -> Result<bool, Failure> {
     let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
-    let can_lead = caller.member.is_none() || caller.is(&team.lead);
-    let is_due = |request: &v1::Request| match request.kind() {
+    Ok(caller.member.is_none() || caller.is(&team.lead))
+}
+
+/// Returns which pending requests wait for the caller's answer.
+async fn is_due(caller: &Caller, kind: Option<RequestKind>) -> Result<impl Fn(&v1::Request) -> bool + '_, Failure> {
+    let can_lead = can_lead(caller).await?;
+    let is_due = move |request: &v1::Request| match request.kind() {
         other if kind.is_some_and(|kind| kind != other) => false,
         RequestKind::Shutdown => caller.is(&request.member),
         RequestKind::PlanApproval => can_lead,
         RequestKind::Permission => !caller.is(&request.member) && (can_lead || caller.is(&request.approver)),
         RequestKind::Spawn | RequestKind::Unspecified => false,
     };
-    let what = kind.map_or_else(|| "Nothing".to_owned(), |kind| format!("No {}", noun(kind)));
-    let newest = newest_pending(caller, is_due).await?;
-    newest.ok_or_else(|| none(&format!("{what} waits for your answer. See `teamwire requests`.")))
+    Ok(is_due)
 }
 
 /// Returns the id of the request to withdraw that `typed` means. `last` is the caller's newest pending permission
@@ -121,9 +140,13 @@ pub(in crate::command) fn noun(kind: RequestKind) -> &'static str {
 }
 
 async fn newest_pending(caller: &Caller, is_it: impl Fn(&v1::Request) -> bool) -> Result<Option<String>, Failure> {
+    Ok(pending(caller).await?.into_iter().find(is_it).map(|request| request.id))
+}
+
+/// Returns the newest pending requests, the newest first.
+async fn pending(caller: &Caller) -> Result<Vec<v1::Request>, Failure> {
     let pending = v1::ListRequestsRequest { state: RequestState::Pending.into(), ..v1::ListRequestsRequest::default() };
-    let newest_first = caller.client.list_all_requests(pending, SEARCHED_MAX).await?.requests;
-    Ok(newest_first.into_iter().find(is_it).map(|request| request.id))
+    Ok(caller.client.list_all_requests(pending, SEARCHED_MAX).await?.requests)
 }
 
 /// Which message `last` means.

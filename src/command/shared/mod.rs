@@ -1,4 +1,4 @@
-//! What several commands use: asking before something, waiting for something, ids that a user may shorten, completion
+//! What several commands use: asking before something, single keys, waiting for something, ids that a user may shorten, completion
 //! and help.
 
 pub(in crate::command) mod approver;
@@ -6,6 +6,7 @@ pub(crate) mod complete;
 pub(in crate::command) mod confirm;
 pub(crate) mod help;
 pub(in crate::command) mod id;
+pub(in crate::command) mod keys;
 pub(in crate::command) mod line_loop;
 pub(in crate::command) mod made_request;
 #[cfg(test)]
