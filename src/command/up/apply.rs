@@ -24,7 +24,7 @@ use super::{
     state,
 };
 use crate::{
-    command::{console, shown, team},
+    command::{always, console, shown, team},
     context::{Caller, ContextArgs, Who},
     failure::{Failure, NOT_IN_TIME, REFUSED, REJECTED, UNANSWERED},
     show,
@@ -91,6 +91,7 @@ impl Run<'_> {
                 Step::StartCoordinator => {}
                 Step::CreateTeam => caller = self.create_team().await?,
                 Step::StartHost => self.start_host(&caller).await?,
+                Step::AddRule(rule) => self.add_rule(&caller, rule, &mut progress).await?,
                 Step::Spawn(member) => self.spawn(&caller, member, &mut progress).await?,
                 Step::Await { name, order } => self.find_order(&caller, name, order, &mut progress).await?,
                 Step::CreateTask(task) => self.create_task(&caller, task, &mut progress).await?,
@@ -172,6 +173,27 @@ impl Run<'_> {
         let text = format!("This machine can start agents now (its log: {}).", started.log.display());
         self.report.line("host", LOCAL, Outcome::Done, &text);
         Ok(())
+    }
+
+    async fn add_rule(
+        &self,
+        caller: &Caller,
+        rule: &v1::PermissionRule,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        match always::add(caller, rule.clone()).await {
+            Ok(added) => {
+                let id = added.rule.map_or(0, |rule| rule.id).to_string();
+                let text = format!("Added permission rule {id}: {}", show::rule_sentence(rule));
+                self.report.line("permission rule", &id, Outcome::Done, &text);
+                Ok(())
+            }
+            Err(Failure::Call(error)) => {
+                let text = format!("A permission rule was not added ({})", show::rule_sentence(rule));
+                self.failed("permission rule", "permission rules", &text, error, progress)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     async fn spawn(&self, caller: &Caller, member: &Member, progress: &mut Progress) -> Result<(), Failure> {

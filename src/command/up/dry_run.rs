@@ -17,6 +17,7 @@ use crate::{
     command::host::default_file,
     context::ContextArgs,
     failure::{Failure, REFUSED},
+    show,
 };
 
 /// Shows what `up` would do.
@@ -65,6 +66,9 @@ fn show_planned(report: Report, file: &TeamFile, step: &Step<'_>) {
         }
         Step::CreateTeam => ("team", file.name.as_str(), format!("Would create team {}.", file.name)),
         Step::StartHost => ("host", LOCAL, "Would prepare this machine to start agents.".to_owned()),
+        Step::AddRule(rule) => {
+            ("permission rule", "", format!("Would add a permission rule: {}", show::rule_sentence(rule)))
+        }
         Step::Spawn(member) => {
             let host = member.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
             let again = if member.reschedule { "; again on another host, if its host is lost" } else { "" };

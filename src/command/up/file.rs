@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 use teamwire_agents::host::HostFile;
-use teamwire_proto::v1::RestartPolicy;
+use teamwire_proto::v1::{self, RestartPolicy};
 use toml_edit::{Array, Document, DocumentMut, Item, Table, value};
 
 use crate::{config::line_of, failure::Failure};
@@ -37,7 +37,12 @@ pub(in crate::command) struct TeamFile {
     #[serde(default)]
     pub(super) tasks: Vec<Task>,
     #[serde(default)]
+    pub(super) permissions: Permissions,
+    #[serde(default)]
     hosts: Hosts,
+    /// [`TeamFile::permissions`], checked.
+    #[serde(skip)]
+    pub(super) rules: Vec<v1::PermissionRule>,
     /// [`TeamFile::local_host`] as TOML.
     #[serde(skip)]
     pub(super) local: Option<String>,
@@ -90,6 +95,37 @@ pub(super) struct Task {
     #[serde(default)]
     pub(super) blocked_by: Vec<String>,
     pub(super) owner: Option<String>,
+}
+
+/// What members may do without a permission request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Permissions {
+    #[serde(default)]
+    pub(super) rules: Vec<Rule>,
+}
+
+/// A permission rule.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule {
+    tool: String,
+    #[serde(default)]
+    member: String,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    any: bool,
+}
+
+impl Rule {
+    /// Returns the rule as the protocol has it, unchecked.
+    pub(super) fn to_protocol(&self) -> v1::PermissionRule {
+        let Self { tool, member, command, path, any: any_use } = self.clone();
+        v1::PermissionRule { tool, member, command, path, any_use, ..v1::PermissionRule::default() }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -8,6 +8,7 @@
 //! | [`apply`] | carries out a plan |
 //! | [`dry_run`] | shows a plan, and which members could not be started |
 //! | [`coordinator`], [`local_host`] | what is started on this machine, with [`background`] |
+//! | [`permissions`] | has a person confirm the file's permission rules |
 //! | [`records`] | what was started, for `teamwire down` |
 //! | [`report`] | the output of both commands |
 
@@ -18,6 +19,7 @@ pub(super) mod coordinator;
 mod dry_run;
 mod file;
 mod local_host;
+mod permissions;
 mod plan;
 pub(super) mod records;
 pub(super) mod report;
@@ -61,6 +63,9 @@ pub(super) struct Up {
     /// Do not open the console in a browser after creating the team, which happens at a terminal if there is a display
     #[arg(long)]
     no_open: bool,
+    /// Confirm the permission rules in the file. Without this, the command asks at a terminal whenever they have changed
+    #[arg(long)]
+    accept_permissions: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -75,6 +80,7 @@ impl Up {
             return dry_run(context, &file, &records, report).await;
         }
         let _lock = records.lock()?;
+        permissions::confirm(&self.file, &file.rules, &records, self.accept_permissions, !self.output.json)?;
         let opens_console = !self.no_open && !self.output.json && std::io::stdout().is_terminal();
         Run { context, file: &file, records: &records, report, opens_console }.run().await
     }

@@ -20,6 +20,9 @@ use crate::{
 /// The record of a team, in its directory.
 const TEAM_RECORD: &str = "team.json";
 
+/// The directory with what a person has confirmed.
+const CONFIRMED: &str = "confirmed-rules";
+
 /// The records of this machine.
 #[derive(Debug)]
 pub(in crate::command) struct Records {
@@ -70,6 +73,24 @@ impl Records {
     /// Returns the records, which may be empty. Does not create the directory.
     pub(in crate::command) fn of(context: &ContextArgs) -> Result<Self, Failure> {
         Ok(Self { directory: context.state_dir()?.join("up") })
+    }
+
+    /// Returns records in this directory.
+    #[cfg(test)]
+    pub(in crate::command) fn in_directory(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Returns a hash of the permission rules of a team file that this person has confirmed last. `file`: a hash of its
+    /// path. `None` if they have confirmed none.
+    pub(in crate::command) fn confirmed_rules(&self, file: &str) -> Result<Option<String>, Failure> {
+        read(&self.directory.join(CONFIRMED).join(file))
+    }
+
+    pub(in crate::command) fn put_confirmed_rules(&self, file: &str, rules: &str) -> Result<(), Failure> {
+        let directory = self.directory.join(CONFIRMED);
+        make_private_directory(&directory)?;
+        write(&directory.join(file), &rules)
     }
 
     /// Excludes other runs of `up` and `down` until the file is dropped.

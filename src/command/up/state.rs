@@ -19,6 +19,7 @@ pub(super) async fn read(caller: &Caller, team: v1::Team, record: Option<&TeamRe
         members: client.members().await?,
         hosts: client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts,
         tasks: client.list_all_tasks(v1::ListTasksRequest::default(), usize::MAX).await?.tasks,
+        rules: client.list_permission_rules(v1::ListPermissionRulesRequest::default()).await?.rules,
         orders: client.list_all_requests(orders, usize::MAX).await?.requests,
     };
     if let Some(process) = record.and_then(|record| record.host.as_ref()) {

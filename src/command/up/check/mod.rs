@@ -7,7 +7,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use teamwire_proto::{Refusal, name::Name};
+use teamwire_proto::{Refusal, name::Name, permission_rule};
 
 use super::file::{LOCAL, ME, Member, Source, TeamFile, is_same};
 use crate::failure::Failure;
@@ -38,6 +38,7 @@ fn check(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure> {
     check_members(file, source)?;
     check_profiles(file, source)?;
     check_lead(file, source)?;
+    check_rules(file, source)?;
     check_tasks(file, source)
 }
 
@@ -112,6 +113,22 @@ fn check_lead(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
         )),
         None => Ok(()),
     }
+}
+
+fn check_rules(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+    for (index, rule) in file.permissions.rules.iter().enumerate() {
+        let rule = permission_rule::check(&rule.to_protocol()).map_err(|refusal| {
+            let key = refusal.field.as_deref().and_then(|field| field.strip_prefix("rule.")).unwrap_or_default();
+            refused(source, &["permissions", "rules", &index.to_string(), key], &refusal)
+        })?;
+        let is_known = |name: &str| file.members.iter().any(|member| is_same(&member.name, name));
+        if !rule.member.is_empty() && !is_known(&rule.member) {
+            let what = format!("\"{}\" is not one of the members", rule.member);
+            return Err(source.wrong(&["permissions", "rules", &index.to_string(), "member"], &what));
+        }
+        file.rules.push(rule);
+    }
+    Ok(())
 }
 
 fn check_tasks(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {

@@ -32,6 +32,8 @@ pub(super) struct Found {
     pub(super) tasks: Vec<v1::Task>,
     /// Orders to start a member, the newest first.
     pub(super) orders: Vec<v1::Request>,
+    /// Permission rules.
+    pub(super) rules: Vec<v1::PermissionRule>,
 }
 
 /// One step of a plan.
@@ -40,6 +42,7 @@ pub(super) enum Step<'f> {
     StartCoordinator,
     CreateTeam,
     StartHost,
+    AddRule(&'f v1::PermissionRule),
     Spawn(&'f Member),
     /// The member was ordered before, and has not started yet.
     Await {
@@ -120,6 +123,13 @@ pub(super) fn plan<'f>(file: &'f TeamFile, state: &State) -> Plan<'f> {
         match found.local_host() {
             Some(host) => plan.kept.push(format!("host {}", host.name)),
             None => plan.steps.push(Step::StartHost),
+        }
+    }
+    for rule in &file.rules {
+        let same = found.rules.iter().find(|there| is_same_rule(there, rule));
+        match same {
+            Some(there) => plan.kept.push(format!("permission rule {}", there.id)),
+            None => plan.steps.push(Step::AddRule(rule)),
         }
     }
     for member in &file.members {
@@ -256,6 +266,12 @@ impl<'f> Plan<'f> {
             self.differences.push(format!("{what} is {}, but {} in the file.", quoted(there), quoted(wanted)));
         }
     }
+}
+
+/// Returns whether a team's rule permits the same as one of the file.
+pub(super) fn is_same_rule(there: &v1::PermissionRule, wanted: &v1::PermissionRule) -> bool {
+    let extent = |rule: &v1::PermissionRule| (rule.tool.clone(), rule.command.clone(), rule.path.clone(), rule.any_use);
+    is_same(&there.member, &wanted.member) && extent(there) == extent(wanted)
 }
 
 fn wanted_restart(member: &Member) -> RestartPolicy {

@@ -62,6 +62,11 @@ fn apply(file: &TeamFile, step: &Step<'_>, state: &mut State) {
             found.tasks.push(on_board(id, task.key(), &task.subject, &task.description, blocked_by));
             found.tasks.last_mut().unwrap().owner = task.owner.clone().unwrap_or_default();
         }
+        Step::AddRule(rule) => {
+            assert!(!found.rules.iter().any(|there| is_same_rule(there, rule)));
+            let id = found.rules.len() as u64 + 1;
+            found.rules.push(v1::PermissionRule { id, ..(*rule).clone() });
+        }
         Step::HandOver(member) => {
             assert!(!is_missing(found.member(&member.name)));
             found.team.lead.clone_from(&member.name);
