@@ -182,10 +182,20 @@ fn command_use(program: Program, call: &ToolCallUpdate, input: &Value, directory
             let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
             tool_use::arguments(&words?, directory)
         }
-        // Gemini CLI adds to the title whatever else there is, in brackets, which no rule matches.
-        Value::Null if program == Program::Gemini => tool_use::command(title(call), directory),
+        Value::Null if program == Program::Gemini && runs_in_session_directory(call) => {
+            tool_use::command(title(call), directory)
+        }
         _ => None,
     }
+}
+
+/// Returns whether a command of Gemini CLI runs in the directory of its session. The title of the call is the command, and
+/// its content begins with the directory. Older versions write both into the title, which then matches no rule.
+fn runs_in_session_directory(call: &ToolCallUpdate) -> bool {
+    call.fields.content.iter().flatten().all(|content| {
+        let text = json!(content)["content"]["text"].clone();
+        text.as_str().is_some_and(|text| text.starts_with("[current working directory "))
+    })
 }
 
 /// Returns the files that a call says it is about.

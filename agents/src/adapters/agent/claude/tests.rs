@@ -207,6 +207,29 @@ fn the_approver_sees_all_of_the_input() {
 }
 
 #[test]
+fn a_rule_can_match_only_what_is_sure() {
+    let used = |tool: &str, input: Value| {
+        use_of(tool, &input, Path::new("/work")).map(|what| (what.command, what.paths.join(" ")))
+    };
+    let command = |command: &str| Some((command.to_owned(), String::new()));
+    let path = |path: &str| Some((String::new(), path.to_owned()));
+    assert_eq!(used("Bash", json!({"command": "make", "description": "Build", "timeout": 5})), command("make"));
+    assert_eq!(used("Bash", json!({"command": "make", "dangerouslyDisableSandbox": true})), None);
+    assert_eq!(used("Bash", json!({"command": "bash -c 'make'"})), command("bash -c 'make'"), "no shell is taken away");
+    assert_eq!(used("Bash", json!({})), None);
+    for tool in ["Edit", "MultiEdit", "Read", "Write"] {
+        assert_eq!(used(tool, json!({"file_path": "/work/../etc/x"})), path("/etc/x"));
+        assert_eq!(used(tool, json!({"path": "/x"})), None);
+    }
+    assert_eq!(used("NotebookEdit", json!({"notebook_path": "a.ipynb"})), path("/work/a.ipynb"));
+    assert_eq!(used("mcp__db__query", json!({"command": "drop"})), path(""));
+    assert_eq!(used("WebFetch", json!({"url": "https://example.org"})), path(""));
+    for unknown in ["Task", "Glob", "KillShell", "PowerShell"] {
+        assert_eq!(used(unknown, json!({"command": "x", "file_path": "/x"})), None, "{unknown}");
+    }
+}
+
+#[test]
 fn no_secret_is_among_the_arguments() {
     let environment = vec![("TEAMWIRE_CREDENTIAL".to_owned(), "secret".to_owned())];
     let mcp = McpCommand { program: "teamwire".to_owned(), arguments: vec!["mcp".to_owned()], environment };

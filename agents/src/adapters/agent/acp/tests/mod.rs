@@ -1,12 +1,15 @@
 //! The lines are recorded from Gemini CLI 0.61.0 and opencode 1.18.33, and trimmed.
 
 mod options;
+mod tool_uses;
 
 use super::*;
 use crate::adapters::agent::protocol::{Change, McpCommand, PermissionRequest};
+use teamwire_proto::v1::ToolUse;
 
 const GEMINI: &str = "/usr/bin/gemini";
 const OPENCODE: &str = "opencode";
+const WORK: &str = "/proj";
 
 fn setup() -> Setup {
     let mcp = McpCommand {
@@ -15,7 +18,7 @@ fn setup() -> Setup {
         environment: vec![("TEAMWIRE_MEMBER".to_owned(), "backend".to_owned())],
     };
     let arguments = ["-m", "gemini-2.5-flash"].map(str::to_owned).to_vec();
-    Setup { arguments, directory: "/proj".into(), mcp: Some(mcp), ..Setup::default() }
+    Setup { arguments, directory: WORK.into(), mcp: Some(mcp), ..Setup::default() }
 }
 
 fn read(acp: &mut Acp, lines: impl IntoIterator<Item = Value>) -> Outbox {
@@ -283,6 +286,7 @@ fn a_permission_applies_to_one_call() {
         tool: "bash".to_owned(),
         summary: "touch x".to_owned(),
         detail: "touch x".to_owned(),
+        tool_use: Some(ToolUse { command: "touch x".to_owned(), directory: WORK.to_owned(), ..ToolUse::default() }),
     };
     assert_eq!(out.events, [Event::Activity("I will.".to_owned()), Event::PermissionWanted(request)]);
     acp.decide("0", Decision::Allow, &mut out);

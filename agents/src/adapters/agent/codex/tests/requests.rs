@@ -61,6 +61,53 @@ fn an_edit_is_shown_with_its_changes() {
 }
 
 #[test]
+fn a_rule_can_match_only_what_will_really_run() {
+    let setup = || Setup { directory: "/work".into(), ..Setup::default() };
+    let mut script = Script::ready(setup());
+    let mut id = 10;
+    let mut used = |method: &str, params: Value| {
+        id += 1;
+        script.request(method, id, params);
+        match script.events().pop() {
+            Some(Event::PermissionWanted(request)) => request.tool_use,
+            event => panic!("{event:?}"),
+        }
+    };
+    let mut command = |more: Value| {
+        let mut params = json!({"command": "/bin/bash -lc 'touch /escaped'", "cwd": "/work/a", "reason": "r"});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        used("item/commandExecution/requestApproval", params)
+    };
+    let plain = command(json!({})).unwrap();
+    assert_eq!((&*plain.command, &*plain.directory), ("touch /escaped", "/work"));
+    assert_eq!(command(json!({"cwd": "/"})), None, "it runs elsewhere");
+    assert_eq!(command(json!({"cwd": null})), None);
+    assert_eq!(command(json!({"networkApprovalContext": {"host": "example.org"}})), None);
+    assert_eq!(command(json!({"additionalPermissions": {"network": true}})), None);
+    assert_eq!(command(json!({"command": "/bin/bash -lc 'x' y"})), None);
+    let asks = json!({"permissions": {"network": {"enabled": true}}});
+    assert_eq!(used("item/permissions/requestApproval", asks), None);
+
+    let mut script = Script::ready(setup());
+    let mut edit = |changes: Value, more: Value| {
+        let item = json!({"type": "fileChange", "id": "e", "status": "inProgress", "changes": changes});
+        script.notify("item/started", json!({"item": item, "turnId": TURN}));
+        let mut params = json!({"itemId": "e", "grantRoot": null});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        script.request("item/fileChange/requestApproval", 1, params);
+        match script.events().pop() {
+            Some(Event::PermissionWanted(request)) => request.tool_use.map(|what| what.paths.join(" ")),
+            event => panic!("{event:?}"),
+        }
+    };
+    let moved = json!([{"path": "a", "kind": {"type": "update", "move_path": "/b"}, "diff": ""},
+        {"path": "/work/../c", "kind": {"type": "add"}, "diff": ""}]);
+    assert_eq!(edit(moved.clone(), json!({})).as_deref(), Some("/work/a /c /b"));
+    assert_eq!(edit(moved, json!({"grantRoot": "/"})), None);
+    assert_eq!(edit(json!([]), json!({})), None);
+}
+
+#[test]
 fn permissions_are_granted_exactly_as_requested_or_not_at_all() {
     let mut script = Script::ready(Setup::default());
     let asks = json!({"itemId": "call_f", "reason": "need net", "permissions": {"network": {"enabled": true}, "fileSystem": null}});
