@@ -105,20 +105,17 @@ impl Walk<'_> {
         let always = if offers_always { ", al[w]ays" } else { "" };
         anstream::eprint!("{} [a]pprove, [r]eject{always}, [s]kip, [q]uit: ", show::paint(show::bold(), "Answer?"));
         let mut over = std::pin::pin!(no_longer_pending(&self.caller.client, &request.id));
-        let choice = loop {
-            let key = tokio::select! {
-                biased;
-                request = &mut over => break Choice::Over(Box::new(request)),
-                key = self.keys.key() => key?,
-            };
-            match key {
-                'a' => break Choice::Approve,
-                'r' => break Choice::Reject,
-                'w' if offers_always => break Choice::Always,
-                's' => break Choice::Skip,
-                'q' => break Choice::Quit,
-                _ => {}
-            }
+        let is_meant = |key: char| "arsq".contains(key) || key == 'w' && offers_always;
+        let choice = tokio::select! {
+            biased;
+            request = &mut over => Choice::Over(Box::new(request)),
+            key = self.keys.key(is_meant) => match key? {
+                'a' => Choice::Approve,
+                'r' => Choice::Reject,
+                'w' => Choice::Always,
+                's' => Choice::Skip,
+                _ => Choice::Quit,
+            },
         };
         let word = match &choice {
             Choice::Approve => "approve",
@@ -158,7 +155,7 @@ impl Walk<'_> {
             show::paint(show::bold(), "Store it?"),
             request.member
         );
-        let rule = match self.keys.key().await? {
+        let rule = match self.keys.key(|_| true).await? {
             'm' => rule,
             't' => v1::PermissionRule { member: String::new(), ..rule },
             _ => {
@@ -210,7 +207,7 @@ fn present(caller: &Caller, request: &v1::Request, open: usize) {
         open => format!("; {} more", open - 1),
     };
     let id = show::paint(show::dim(), show::short_id(&request.id));
-    anstream::eprintln!("\n{}{others} {id}", show::paint(show::bold(), title));
+    anstream::eprintln!("\n{} {id}", show::paint(show::bold(), title + &others));
     if !text.is_empty() {
         anstream::eprintln!("{text}");
     }

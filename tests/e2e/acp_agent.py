@@ -1,10 +1,12 @@
 """An agent program that speaks the Agent Client Protocol, without a model.
 
-While there is a file `down` in its directory, every turn fails. It appends each prompt to the file `prompts`. A prompt that mentions Bash makes it ask for permission first.
+While there is a file `down` in its directory, every turn fails. It appends each prompt to the file `prompts`. A prompt that mentions Bash makes it ask for permission first, for the
+command in double brackets if there is one. It appends each answer to the file `answers`.
 """
 
 import json
 import os
+import re
 import sys
 
 
@@ -12,12 +14,14 @@ def write(line):
     print(json.dumps({"jsonrpc": "2.0", **line}), flush=True)
 
 
-def ask_for_permission(session):
+def ask_for_permission(session, prompt):
     options = [
         {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
         {"optionId": "no", "name": "Reject", "kind": "reject_once"},
     ]
     call = {"toolCallId": "call-1", "title": "rm -r target", "kind": "execute", "status": "pending"}
+    if command := re.search(r"\[\[(.*?)\]\]", prompt):
+        call |= {"title": command[1], "rawInput": {"command": command[1]}}
     write(
         {
             "id": "ask",
@@ -25,7 +29,8 @@ def ask_for_permission(session):
             "params": {"sessionId": session, "toolCall": call, "options": options},
         }
     )
-    return json.loads(sys.stdin.readline())["result"]
+    with open("answers", "a", encoding="utf-8") as answers:
+        answers.write(json.loads(sys.stdin.readline())["result"]["outcome"].get("optionId", "cancelled") + "\n")
 
 
 for line in sys.stdin:
@@ -40,8 +45,9 @@ for line in sys.stdin:
         case "session/prompt":
             with open("prompts", "a", encoding="utf-8") as prompts:
                 prompts.write(json.dumps(request["params"]["prompt"], ensure_ascii=False) + "\n")
-            if "Bash" in json.dumps(request["params"]["prompt"]):
-                ask_for_permission(request["params"]["sessionId"])
+            prompt = json.dumps(request["params"]["prompt"])
+            if "Bash" in prompt:
+                ask_for_permission(request["params"]["sessionId"], prompt)
             answer = {"result": {"stopReason": "end_turn"}}
         case _:
             answer = {"error": {"code": -32601, "message": "not found"}}

@@ -64,6 +64,8 @@ macro_rules! redis_scenarios {
 }
 
 mod access;
+#[cfg(target_os = "linux")]
+mod approvals;
 mod audiences;
 mod audit;
 mod backups;
@@ -99,6 +101,8 @@ mod operations;
 mod overtaking;
 mod paste;
 mod people;
+#[cfg(target_os = "linux")]
+mod permission_rules;
 mod permissions;
 mod quotas;
 mod rates;

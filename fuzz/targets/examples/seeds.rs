@@ -197,7 +197,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
         ("feedback", call(LEAD, 0, &send(Ask::PlanApprovalResponse(feedback)))),
         ("permission", {
             let (tool, summary, recipient) = (text("t"), text("s"), text("ann"));
-            let ask = v1::PermissionRequest { recipient, tool, summary, detail: text("d"), ttl: None };
+            let ask = v1::PermissionRequest { recipient, tool, summary, detail: text("d"), ..Default::default() };
             let (approve, request_id) = (Some(true), permission.clone());
             let answer = v1::PermissionResponse { request_id, approve, reason: String::new() };
             [

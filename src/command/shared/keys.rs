@@ -51,14 +51,14 @@ impl Ends {
 }
 
 impl Keys {
-    /// Waits for a key, and returns its character. Ignores keys that are not one ASCII character, such as arrows, and text
-    /// that was pasted. The end of the input counts as `q`.
-    pub(in crate::command) async fn key(&self) -> Result<char, Failure> {
+    /// Waits for a key that is meant, and returns its character. Ignores all others, among them keys that are not one ASCII
+    /// character, such as arrows, and text that was pasted. The end of the input counts as `q`.
+    pub(in crate::command) async fn key(&self, is_meant: impl Fn(char) -> bool) -> Result<char, Failure> {
         let _unbuffered = Unbuffered::enter()?;
         loop {
             match self.read().await?.as_slice() {
                 [] | [END_OF_TRANSMISSION] => return Ok('q'),
-                [one] if one.is_ascii() => return Ok(char::from(*one)),
+                [one] if one.is_ascii() && is_meant(char::from(*one)) => return Ok(char::from(*one)),
                 _ => {}
             }
         }

@@ -9,6 +9,8 @@ mod network;
 mod output;
 mod runner;
 mod scripted_host;
+#[cfg(target_os = "linux")]
+mod terminal;
 
 use std::{
     cell::{Cell, RefCell},
@@ -39,6 +41,8 @@ pub(crate) use output::Output;
 pub(crate) use runner::Runner;
 pub(crate) use scripted_host::{ScriptedHost, offer};
 pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
+#[cfg(target_os = "linux")]
+pub(crate) use terminal::Terminal;
 
 use crate::agents;
 
@@ -271,6 +275,14 @@ impl World {
         // Some commands never read their input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         StartedCommand { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
+    }
+
+    /// Starts a command as a user at a terminal of its own, from which it also gets signals.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn at_terminal(&self, identity: &str, arguments: &[&str]) -> Terminal {
+        let mut command = self.program(identity, Path::new("setsid"));
+        command.args(["--ctty", "--wait", TEAMWIRE]).args(arguments);
+        Terminal::start(command)
     }
 
     /// Starts a script as a member, by `teamwire run` with a join string, from a separate directory and environment.
