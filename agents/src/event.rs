@@ -78,6 +78,13 @@ pub enum RunnerEvent {
         /// The request's id.
         request_id: String,
     },
+    /// A budget is used up, so the program gets no prompts.
+    Paused {
+        /// Which, and how much was used.
+        why: String,
+    },
+    /// No budget is used up any longer.
+    Resumed,
     /// An agent program is to end its turn, because the lead has sent a message that says so.
     Interrupted,
     /// An agent program has ended a turn with a text that it sent to no one, and is reminded of it.
@@ -228,6 +235,8 @@ impl fmt::Display for RunnerEvent {
                  or else run it with --ack written"
             ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
+            Self::Paused { why } => f.write_str(why),
+            Self::Resumed => f.write_str("resumed: there is budget again"),
             Self::Interrupted => f.write_str("the lead ended the program's turn"),
             Self::UnsentReminded => f.write_str("reminded the program that no one has received what it wrote"),
             Self::TextSent { recipient } => write!(f, "sent {recipient} what the program wrote and did not send"),

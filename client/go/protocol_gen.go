@@ -79,6 +79,7 @@ func isRead(method string) bool {
 		"/teamwire.v1.HostService/ListHosts",
 		"/teamwire.v1.MessageService/ListInbox",
 		"/teamwire.v1.TeamService/ListMembers",
+		"/teamwire.v1.RequestService/ListPermissionRules",
 		"/teamwire.v1.RequestService/ListRequests",
 		"/teamwire.v1.TaskService/ListTasks",
 		"/teamwire.v1.TeamService/ListTeams",
@@ -93,7 +94,9 @@ func isRead(method string) bool {
 func isOnce(method string) bool {
 	switch method {
 	case "/teamwire.v1.TeamService/DeleteTeam",
-		"/teamwire.v1.TeamService/SetLead":
+		"/teamwire.v1.TeamService/SetBudget",
+		"/teamwire.v1.TeamService/SetLead",
+		"/teamwire.v1.RequestService/UsePermissionRule":
 		return true
 	}
 	return false

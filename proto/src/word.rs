@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     duration,
     v1::{
-        DeadLetterCause, ExitReport, FailedTurns, MemberState, Message, Request, RequestKind, RunnerAction,
+        BudgetUse, DeadLetterCause, ExitReport, FailedTurns, MemberState, Message, Request, RequestKind, RunnerAction,
         message::Body,
     },
     visible::ends_line,
@@ -61,6 +61,42 @@ pub fn cut_middle(text: &str, max: usize) -> String {
     let head = &text[..text.floor_char_boundary(half)];
     let tail = &text[text.ceil_char_boundary(text.len() - half)..];
     format!("{head}\n[{} bytes left out]\n{tail}", text.len() - head.len() - tail.len())
+}
+
+/// Names a budget: `the budget of 5 USD`.
+pub fn budget(budget: &BudgetUse) -> String {
+    let bound = budget.budget.unwrap_or_default();
+    let whose = if budget.of_team { "the team's budget" } else { "the budget" };
+    format!("{whose} of {}", amount(bound.cost_usd_micros, bound.tokens))
+}
+
+/// Writes a cost, in millionths of a US dollar, and a number of tokens, as people type them: `5 USD`, `10,000 tokens`, or
+/// both. Leaves out what is zero, but not both.
+pub fn amount(cost_usd_micros: u64, tokens: u64) -> String {
+    let cost = || {
+        let text = format!("{}.{:06}", cost_usd_micros / 1_000_000, cost_usd_micros % 1_000_000);
+        format!("{} USD", text.trim_end_matches('0').trim_end_matches('.'))
+    };
+    let tokens_text = || format!("{} tokens", grouped(tokens));
+    match (cost_usd_micros, tokens) {
+        (0, 0) => "nothing".to_owned(),
+        (_, 0) => cost(),
+        (0, _) => tokens_text(),
+        _ => format!("{} and {}", cost(), tokens_text()),
+    }
+}
+
+/// Writes a number with a comma between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Returns a text as one line of at most `max` characters, with an ellipsis if it was longer.

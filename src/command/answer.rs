@@ -11,6 +11,7 @@ use teamwire_proto::{
 
 use super::{
     Output, always,
+    amount::amount,
     confirm::{ask, has_terminal},
     id, shown,
     walk::walk,
@@ -48,6 +49,10 @@ pub(super) struct Approve {
     /// With --always: a rule for every member of the team, and not only for the one that asks
     #[arg(long, requires = "always")]
     everyone: bool,
+    /// For a request for more budget: by how much to raise it, such as "5 USD" or "200k tokens" [default: by itself once
+    /// more]
+    #[arg(long, requires = "request_id", value_name = "AMOUNT", value_parser = amount, conflicts_with = "always")]
+    add: Option<v1::Budget>,
     /// Do not ask for confirmation at a terminal
     #[arg(long, short)]
     yes: bool,
@@ -84,8 +89,12 @@ impl Approve {
                 false => Err(list_due(&caller, kind).await?),
             };
         };
-        let always = self.always.then_some(Always { everyone: self.everyone });
-        answer(context, request_id, kind, Some(always), &self.message, self.yes, self.output).await
+        let approves = match (self.always, self.add) {
+            (true, _) => Approves::Always { everyone: self.everyone },
+            (false, Some(budget)) => Approves::Adds(budget),
+            (false, None) => Approves::Once,
+        };
+        answer(context, request_id, kind, Some(approves), &self.message, self.yes, self.output).await
     }
 }
 
@@ -106,12 +115,22 @@ async fn list_due(caller: &Caller, kind: Option<RequestKind>) -> Result<Failure,
     )))
 }
 
-/// A rule that is to be stored with an approval.
+/// What an approval does.
 #[derive(Clone, Copy)]
-struct Always {
-    /// For every member, and not only for the one that asks.
-    everyone: bool,
+enum Approves {
+    /// It permits what was asked for.
+    Once,
+    /// It also stores a permission rule.
+    Always {
+        /// For every member, and not only for the one that asks.
+        everyone: bool,
+    },
+    /// It raises the budgets that are used up by this much.
+    Adds(v1::Budget),
 }
+
+/// The tool of the requests that ask for more budget.
+const BUDGET: &str = "budget";
 
 impl Reject {
     /// `kind`: the only kind that the command answers. `None` if it answers any.
@@ -120,12 +139,12 @@ impl Reject {
     }
 }
 
-/// Answers a request. `approves`: `None` rejects it; `Some` approves it, also with a rule.
+/// Answers a request. `approves`: `None` rejects it.
 async fn answer(
     context: &ContextArgs,
     request_id: &str,
     kind: Option<RequestKind>,
-    approves: Option<Option<Always>>,
+    approves: Option<Approves>,
     text: &str,
     yes: bool,
     output: Output,
@@ -139,13 +158,17 @@ async fn answer(
         expect_kind(&request, kind, approve)?;
     }
     match request.kind() {
-        kind if approves.flatten().is_some() && kind != RequestKind::Permission => {
+        kind if matches!(approves, Some(Approves::Always { .. })) && kind != RequestKind::Permission => {
             return Err(Failure::usage(
                 "--always stores a rule for a permission request, and this is none. Leave it out.",
             ));
         }
-        RequestKind::Permission if approves.flatten().is_some() => {
-            let everyone = approves.flatten().is_some_and(|always| always.everyone);
+        _ if matches!(approves, Some(Approves::Adds(_))) && request.tool != BUDGET => {
+            return Err(Failure::usage(
+                "--add raises a budget, and this request asks for something else. Leave it out.",
+            ));
+        }
+        RequestKind::Permission if let Some(Approves::Always { everyone }) = approves => {
             store_rule(&caller, &request, everyone, yes, output).await?;
         }
         RequestKind::Permission if approve => confirm(&request, yes, output)?,
@@ -159,7 +182,20 @@ async fn answer(
         "" if !approve && asks(&request, yes, output) => ask_why(&request)?,
         text => text.to_owned(),
     };
-    carry_out(&caller, request_id, approve, &text, output.json).await
+    match approves {
+        Some(Approves::Adds(budget)) => {
+            let body = v1::PermissionResponse {
+                request_id: request_id.to_owned(),
+                approve: Some(true),
+                reason: text,
+                add_budget: Some(budget),
+            };
+            let body = Some(v1::send_request::Body::PermissionResponse(body));
+            let reply = caller.client.send(v1::SendRequest { body, ..v1::SendRequest::default() }).await?;
+            report(&caller, &reply, request_id, true, output.json).await
+        }
+        _ => carry_out(&caller, request_id, approve, &text, output.json).await,
+    }
 }
 
 /// Shows the rule that permits what a request asks for, asks at a terminal, and stores it.
@@ -201,6 +237,17 @@ pub(super) async fn carry_out(
     json: bool,
 ) -> Result<(), Failure> {
     let reply = caller.client.answer(request_id, approve, text).await?;
+    report(caller, &reply, request_id, approve, json).await
+}
+
+/// Prints what became of an answer.
+async fn report(
+    caller: &Caller,
+    reply: &v1::SendResponse,
+    request_id: &str,
+    approve: bool,
+    json: bool,
+) -> Result<(), Failure> {
     let found = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
     let found = caller.client.get_request(found).await.ok().and_then(|reply| reply.request);
     // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
@@ -209,7 +256,7 @@ pub(super) async fn carry_out(
         shown::acknowledge(caller, vec![request.message_id.clone()]).await;
     }
     if json {
-        show::line(&show::json("SendResponse", &reply));
+        show::line(&show::json("SendResponse", reply));
         return Ok(());
     }
     let word = if approve { "Approved" } else { "Rejected" };

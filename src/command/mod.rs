@@ -8,6 +8,7 @@ mod always;
 mod answer;
 mod audit;
 mod backup;
+mod budget;
 mod certs;
 mod completions;
 mod console;
@@ -66,7 +67,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
 
-use shared::{approver, confirm, id, line_loop, made_request, shown, stop_on_signal, successor, waiting};
+use shared::{amount, approver, confirm, id, line_loop, made_request, shown, stop_on_signal, successor, waiting};
 pub(crate) use shared::{complete, help::command};
 
 /// Coordinate teams of AI agents across machines
@@ -190,6 +191,7 @@ enum Command {
     Logs(logs::Logs),
     Last(last::Last),
     Interrupt(interrupt::Interrupt),
+    Budget(budget::Budget),
     Transcript(transcript::Transcript),
     History(history::History),
     Audit(audit::Audit),
@@ -262,6 +264,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Requests(command) => (command.run(&context).await, command.output.json),
         Command::Message(command) => command.run(&context).await,
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
+        Command::Budget(command) => (command.run(&context).await, command.output.json),
         Command::Interrupt(command) => (command.run(&context).await, command.output.json),
         Command::Last(command) => (command.run(&context).await, command.output.json),
         Command::Transcript(command) => (command.run(&context).await, command.output.json),

@@ -51,6 +51,7 @@ const COMMANDS: &[(&str, Prints)] = &[
             ("bytes", "integer"),
         ]),
     ),
+    ("budget", Message("BudgetUse")),
     ("certs", Object(&[("ca", "object"), ("server", "object"), ("clients", "array")])),
     (
         "console",

@@ -29,6 +29,7 @@ macro_rules! scenarios {
     )+};
 }
 
+mod budgets;
 mod compactions;
 mod crashes;
 mod hosts;

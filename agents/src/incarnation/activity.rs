@@ -50,6 +50,16 @@ impl Incarnation<'_> {
         self.reporter.waiting.send_modify(|waiting| waiting.turn = Some(numbered));
     }
 
+    /// Returns the budgets that bind the member, as the coordinator answers them.
+    pub(crate) fn budgets(&self) -> watch::Receiver<BudgetNews> {
+        self.reporter.budgets.subscribe()
+    }
+
+    /// Asks the coordinator for the budgets. Never waits.
+    pub(crate) fn ask_for_budgets(&self) {
+        self.reporter.waiting.send_modify(|waiting| waiting.asks_for_budgets = true);
+    }
+
     /// Reports what the program is and does. Never waits. Replaces an earlier report that has not been sent.
     pub(crate) fn program_state(&mut self, state: &ProgramState) {
         self.in_flight.set_in_turn(state.turn_since.is_some());
@@ -69,6 +79,14 @@ impl Incarnation<'_> {
         let failed = v1::FailedTurns { count, error: error.to_owned(), since: None };
         self.reporter.waiting.send_modify(|waiting| waiting.failed_turns = Some(failed));
     }
+}
+
+/// The budgets that bind the member.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BudgetNews {
+    pub(crate) budgets: Vec<v1::BudgetUse>,
+    /// What the program had used in this life when they were so.
+    pub(crate) reported: v1::Usage,
 }
 
 /// A turn of the program that has ended.
@@ -138,15 +156,18 @@ impl ProgramState {
 #[derive(Debug)]
 pub(super) struct ActivityReporter {
     waiting: Arc<watch::Sender<UnreportedActivity>>,
+    budgets: Arc<watch::Sender<BudgetNews>>,
     sending: Background<()>,
 }
 
 impl ActivityReporter {
     /// Creates a reporter that calls with `client`.
     pub(super) fn new(client: Client) -> Self {
-        let waiting = Arc::new(watch::Sender::new(UnreportedActivity::default()));
-        let sending = start(run(client.with_retry(Retry::none()), Arc::clone(&waiting)));
-        Self { waiting, sending }
+        let waiting = UnreportedActivity { asks_for_budgets: true, ..UnreportedActivity::default() };
+        let waiting = Arc::new(watch::Sender::new(waiting));
+        let budgets = Arc::new(watch::Sender::new(BudgetNews::default()));
+        let sending = start(run(client.with_retry(Retry::none()), Arc::clone(&waiting), Arc::clone(&budgets)));
+        Self { waiting, budgets, sending }
     }
 
     /// Waits until everything is reported. Must not be called again after it has returned.
@@ -167,6 +188,8 @@ struct UnreportedActivity {
     program: Option<ProgramState>,
     /// A turn that has ended, and its number.
     turn: Option<(u64, EndedTurn)>,
+    /// The runner wants to know the budgets.
+    asks_for_budgets: bool,
     /// What was last to be reported of the program.
     known_program: ProgramState,
     /// Nothing will be added.
@@ -190,11 +213,12 @@ impl UnreportedActivity {
 
     fn is_empty(&self) -> bool {
         let has_news = self.usage.is_some() || self.failed_turns.is_some() || self.program.is_some();
-        self.lines.is_empty() && !has_news && self.turn.is_none()
+        self.lines.is_empty() && !has_news && self.turn.is_none() && !self.asks_for_budgets
     }
 
     /// Takes out the contents of the next report.
     fn take(&mut self) -> Report {
+        self.asks_for_budgets = false;
         let mut lines = Vec::new();
         if let (1.., Some((at, _))) = (self.left_out, self.lines.front()) {
             let left_out = mem::take(&mut self.left_out);
@@ -255,7 +279,8 @@ impl Report {
 }
 
 /// Reports what waits, until everything is reported and nothing will be added.
-async fn run(client: Client, waiting: Arc<watch::Sender<UnreportedActivity>>) {
+async fn run(client: Client, waiting: Arc<watch::Sender<UnreportedActivity>>, budgets: Arc<watch::Sender<BudgetNews>>) {
+    let mut reported = v1::Usage::default();
     let mut changes = waiting.subscribe();
     loop {
         drop(changes.wait_for(|waiting| waiting.is_last || !waiting.is_empty()).await);
@@ -268,19 +293,26 @@ async fn run(client: Client, waiting: Arc<watch::Sender<UnreportedActivity>>) {
             false
         });
         if let Some(report) = report {
-            send(&client, &report).await;
+            reported = report.usage.unwrap_or(reported);
+            if let Some(reply) = send(&client, &report).await {
+                budgets.send_replace(BudgetNews { budgets: reply.budgets, reported });
+            }
         }
         // The last reports follow each other at once.
         let _ = timeout(INTERVAL, changes.wait_for(|waiting| waiting.is_last)).await;
     }
 }
 
-/// Sends a report, and repeats it until a coordinator accepts it.
-async fn send(client: &Client, report: &Report) {
-    while let Err(error) = client.report_activity(report.request()).await {
+/// Sends a report, and repeats it until a coordinator accepts it. `None` if it is refused.
+async fn send(client: &Client, report: &Report) -> Option<v1::ReportActivityResponse> {
+    loop {
+        let error = match client.report_activity(report.request()).await {
+            Ok(reply) => return Some(reply),
+            Err(error) => error,
+        };
         tracing::debug!(%error, "activity was not reported");
         if !error.is_retryable() {
-            return;
+            return None;
         }
         sleep(INTERVAL).await;
     }

@@ -39,7 +39,7 @@ use self::{
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
-    activity::{EndedTurn, ProgramState},
+    activity::{BudgetNews, EndedTurn, ProgramState},
     intake::{goes_first, is_urgent},
     passthrough::Passthrough,
     program::Additions,

@@ -36,8 +36,8 @@ impl Incarnation<'_> {
     /// Adds what the runner did to the transcript, if a reader needs it to understand the rest.
     pub(super) fn record_event(&self, event: &RunnerEvent) {
         use RunnerEvent::{
-            AgentWarning, Ending, Exited, Interrupted, PermissionAsked, PermissionRefused, ProgramVersion,
-            PromptFailed, Started,
+            AgentWarning, Ending, Exited, Interrupted, Paused, PermissionAsked, PermissionRefused, ProgramVersion,
+            PromptFailed, Resumed, Started,
         };
         let is_kept = matches!(
             event,
@@ -45,6 +45,8 @@ impl Incarnation<'_> {
                 | Ending { .. }
                 | Exited { .. }
                 | Interrupted
+                | Paused { .. }
+                | Resumed
                 | PermissionAsked { .. }
                 | PermissionRefused { .. }
                 | PromptFailed { .. }

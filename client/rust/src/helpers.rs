@@ -44,7 +44,7 @@ impl Client {
 
     /// Approves or rejects another member's permission request.
     pub async fn answer_permission(&self, request_id: &str, approve: bool, reason: &str) -> Result<v1::SendResponse, Error> {
-        let body = v1::send_request::Body::PermissionResponse(v1::PermissionResponse { request_id: request_id.to_owned(), approve: Some(approve), reason: reason.to_owned() });
+        let body = v1::send_request::Body::PermissionResponse(v1::PermissionResponse { request_id: request_id.to_owned(), approve: Some(approve), reason: reason.to_owned(), ..Default::default() });
         self.send(v1::SendRequest { body: Some(body), ..Default::default() }).await
     }
 

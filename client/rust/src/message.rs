@@ -78,7 +78,12 @@ pub fn permission_request(
 /// Builds the answer to a permission request.
 pub fn permission_response(request_id: impl Into<String>, approve: bool, reason: impl Into<String>) -> v1::SendRequest {
     let (request_id, reason) = (request_id.into(), reason.into());
-    with(Body::PermissionResponse(v1::PermissionResponse { request_id, approve: Some(approve), reason }))
+    with(Body::PermissionResponse(v1::PermissionResponse {
+        request_id,
+        approve: Some(approve),
+        reason,
+        add_budget: None,
+    }))
 }
 
 fn with(body: Body) -> v1::SendRequest {

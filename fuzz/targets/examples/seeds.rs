@@ -104,9 +104,18 @@ fn messages() -> Vec<(&'static str, v1::Message)> {
                 summary: forged.clone(),
                 detail: forged.clone(),
                 ttl: None,
+                tool_use: None,
             }),
         ),
-        ("refusal", Body::PermissionResponse(v1::PermissionResponse { request_id, approve: Some(false), reason })),
+        (
+            "refusal",
+            Body::PermissionResponse(v1::PermissionResponse {
+                request_id,
+                approve: Some(false),
+                reason,
+                add_budget: None,
+            }),
+        ),
         (
             "notice",
             Body::Notice(v1::Notice {
@@ -199,7 +208,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
             let (tool, summary, recipient) = (text("t"), text("s"), text("ann"));
             let ask = v1::PermissionRequest { recipient, tool, summary, detail: text("d"), ..Default::default() };
             let (approve, request_id) = (Some(true), permission.clone());
-            let answer = v1::PermissionResponse { request_id, approve, reason: String::new() };
+            let answer = v1::PermissionResponse { request_id, approve, reason: String::new(), add_budget: None };
             [
                 call(BOB, 0, &send(Ask::PermissionRequest(ask))),
                 call(BOB, 36, &v1::WithdrawRequest { request_id: permission.clone(), ..Default::default() }),

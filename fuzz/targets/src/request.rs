@@ -163,7 +163,7 @@ impl World {
     /// Makes a call. `None` if the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 57 {
+        Some(match kind % 58 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -231,7 +231,7 @@ impl World {
             },
             31 => c.renew(&self.namespace(), &[]).await,
             32 => c.set_notice_level(who, &decode(encoded)?).await.map(drop),
-            34 => c.report_activity(who, &decode(encoded)?).await,
+            34 => c.report_activity(who, &decode(encoded)?).await.map(drop),
             35 => {
                 let request: v1::ListActivityRequest = decode(encoded)?;
                 let wait = without_waiting(request.wait);
@@ -256,6 +256,7 @@ impl World {
             52 => c.list_permission_rules(who, &decode(encoded)?).await.map(drop),
             53 => c.revoke_permission_rule(who, &decode(encoded)?).await.map(drop),
             54 => c.use_permission_rule(who, &decode(encoded)?).await.map(drop),
+            56 => c.set_budget(who, &decode(encoded)?).await.map(drop),
             55 => c.answer_transcript_query(who, &decode(encoded)?).await,
             _ => c.revoke_credential(who, &decode(encoded)?).await,
         })

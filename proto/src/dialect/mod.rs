@@ -143,7 +143,12 @@ mod tests {
     fn both_dialects_answer_a_permission_request() {
         let answer = |approve, reason: &str| {
             let (request_id, reason) = ("r".to_owned(), reason.to_owned());
-            Body::PermissionResponse(v1::PermissionResponse { request_id, approve: Some(approve), reason })
+            Body::PermissionResponse(v1::PermissionResponse {
+                request_id,
+                approve: Some(approve),
+                reason,
+                add_budget: None,
+            })
         };
         let classic = json!({"type": "permission_response", "request_id": "r", "approve": false, "content": "no"});
         assert_eq!(body(classic), answer(false, "no"));

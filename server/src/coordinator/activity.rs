@@ -18,10 +18,10 @@ use crate::{
         identity::{CallerCredentials, namespace_of},
         page::{self, page_size},
         query::check_cursor,
-        records::ActivityRecord,
+        records::{ActivityRecord, RecordType as _, TeamSpendingRecord},
         streams,
     },
-    store::{Extent, Range},
+    store::{Extent, Key, Range},
 };
 
 /// How long a call waits for a line.
@@ -36,18 +36,20 @@ impl Coordinator {
         &self,
         who: &CallerCredentials,
         request: &v1::ReportActivityRequest,
-    ) -> Result<(), Refusal> {
+    ) -> Result<v1::ReportActivityResponse, Refusal> {
         let namespace = namespace_of(who, "")?;
         let (mut keys, mut kept) = (usual_keys(who), Extent { next: 1, entries: 0, weight: 0 });
         if let Credential::Member { member, .. } = &who.credential {
             keys.push(member_key::<ActivityRecord>(member));
+            keys.push(Key::new(TeamSpendingRecord::KIND, ""));
             kept = self.extent(&namespace, &streams::activity(member)).await?;
         }
-        let done = self.decide_for(who, &namespace, &keys, |tx| activity::report(tx, who, request, kept)).await?;
+        let (used, budgets) =
+            self.decide_for(who, &namespace, &keys, |tx| activity::report(tx, who, request, kept)).await?.value;
         if let Credential::Member { team, member, .. } = &who.credential {
-            self.metrics.usage.add(team, member, done.value);
+            self.metrics.usage.add(team, member, used);
         }
-        Ok(())
+        Ok(v1::ReportActivityResponse { budgets })
     }
 
     /// See `TeamService.ListActivity`.

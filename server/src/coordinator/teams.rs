@@ -9,8 +9,8 @@ use crate::{
         identity::{self, CallerCredentials, namespace_of},
         page::{self, Page, page_size},
         query, quota,
-        records::{HostRecord, Life, ListedTeam, RecordType, TeamRecord},
-        streams,
+        records::{HostRecord, Life, ListedTeam, RecordType, TeamRecord, TeamSpendingRecord},
+        spending, streams,
         task::board::BoardRecord,
         team,
     },
@@ -150,8 +150,11 @@ impl Coordinator {
     pub async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
         let team = self.rule(who, named, Touches::Team, |tx| team::get(tx, who, named)).await?;
         // What an earlier version wrote cannot be counted while the store takes no writes.
-        let held = self.held(&namespace_of(who, named)?).await.ok();
-        Ok(v1::Team { storage: held.map(|held| quota::show(&held, &self.limits)), ..team })
+        let namespace = namespace_of(who, named)?;
+        let held = self.held(&namespace).await.ok();
+        let spending = self.fetch::<TeamSpendingRecord>(&namespace, vec![String::new()]).await?.pop().flatten();
+        let budget = spending::of_team(spending.as_ref());
+        Ok(v1::Team { storage: held.map(|held| quota::show(&held, &self.limits)), budget, ..team })
     }
 
     /// Returns every team in the directory, with one read: on Redis, a page would cost as much as all of it.

@@ -10,7 +10,7 @@ use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
     records::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used},
-    streams,
+    spending, streams,
     time::{duration_ms, timestamp},
     topics::Topic,
     tx::{RuleError, Tx},
@@ -39,13 +39,13 @@ const VERSION_CHARS_MAX: usize = 100;
 const SINCE_ROUNDING_MS: u64 = 2_000;
 
 /// Adds lines to a member's activity, and raises the counters of what it has used. Returns by how much. `kept`: the
-/// extent of its activity, as just read.
+/// extent of its activity, as just read. Returns also the budgets that bind the member.
 pub fn report(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::ReportActivityRequest,
     kept: Extent,
-) -> Result<Used, RuleError> {
+) -> Result<(Used, Vec<v1::BudgetUse>), RuleError> {
     let (team, name) = identity::member_process(tx, who, Admit::Stopping)?;
     // The number of lines is bounded.
     tx.needs_no_room();
@@ -54,7 +54,7 @@ pub fn report(
     let before = tx.read::<ActivityRecord>(name.folded())?.as_deref().cloned().unwrap_or_default().in_life(incarnation);
     let is_repeated = key.is_some() && before.last_key.as_deref() == key;
     if is_repeated || tx.ctx.store_is_full {
-        return Ok(Used::default());
+        return Ok((Used::default(), spending::spend(tx, &before, Used::default())?));
     }
     let life = request.usage.as_ref().map_or(before.life, |usage| before.life.each(usage.into(), u64::max));
     let failed = match &request.failed_turns {
@@ -73,7 +73,8 @@ pub fn report(
         turn_ended(tx, &name, incarnation, reported)?;
     }
     append(tx, &name, incarnation, &request.lines, kept);
-    Ok(life.each(before.life, u64::saturating_sub))
+    let used = life.each(before.life, u64::saturating_sub);
+    Ok((used, spending::spend(tx, &record, used)?))
 }
 
 /// Takes over what a report says of a turn that has ended, unless a later one is known.

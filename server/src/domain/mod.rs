@@ -17,7 +17,7 @@
 //!   them. [`dead_letters`]: messages that cannot be delivered.
 //! - [`notices`]: who gets the coordinator's notices, and how often.
 //! - [`audit`]: who used which powers, and who was refused.
-//! - [`activity`]: what members' programs do and use. [`transcript`]: reading what their runners keep. [`diagnosis`]: what is wrong, and what to do about it.
+//! - [`activity`]: what members' programs do and use. [`spending`]: how much they may use. [`transcript`]: reading what their runners keep. [`diagnosis`]: what is wrong, and what to do about it.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //!   [`quota`]: how much a team may hold.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
@@ -60,6 +60,7 @@ pub mod search;
 pub mod secret;
 pub mod send;
 pub mod session;
+pub mod spending;
 pub mod streams;
 pub mod task;
 pub mod team;

@@ -56,6 +56,7 @@ pub fn show_team(team: &TeamRecord) -> v1::Team {
         lead: team.lead.to_string(),
         created_at: Some(timestamp(team.created_ms)),
         storage: None,
+        budget: None,
         members: u32::try_from(team.members.iter().filter(|member| !member.is_host).count()).unwrap_or(u32::MAX),
     }
 }
@@ -153,6 +154,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         notice_level: v1::NoticeLevel::from(member.notice_level).into(),
         usage: in_life.and_then(|activity| activity.life.show()),
         total_usage: facts.activity.as_deref().and_then(|activity| activity.total().show()),
+        budget: facts.activity.as_deref().and_then(|activity| activity.budget).map(v1::Budget::from),
         spawned_on: member.ordered.as_ref().map_or_else(String::new, |ordered| ordered.host.to_string()),
         pending_order: pending(&member.pending_order),
         failed_turns: failed.map(Failed::show),

@@ -287,7 +287,9 @@ impl Sending<'_> {
     ) -> Result<v1::SendResponse, RuleError> {
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
         let body = Body::PermissionResponse(v1::PermissionResponse { approve: Some(answer.approve), ..ask.clone() });
-        let decided = request::permission::answer(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
+        let add_budget = ask.add_budget;
+        let compose = |tx: &mut Tx<'_>| self.compose(tx, body);
+        let decided = request::permission::answer(tx, self.team, self.sender, &answer, add_budget, compose)?;
         Ok(answered(decided, &answer, "Say why, so that the member knows what to do instead."))
     }
 

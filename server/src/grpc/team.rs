@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     coordinator::decide::Touches,
-    domain::{activity, membership, transcript},
+    domain::{activity, membership, spending, transcript},
 };
 
 #[tonic::async_trait]
@@ -122,8 +122,7 @@ impl TeamService for Services {
         request: Request<v1::ReportActivityRequest>,
     ) -> Result<Response<v1::ReportActivityResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        self.coordinator.report_activity(&who, &request).await?;
-        Ok(Response::new(v1::ReportActivityResponse {}))
+        Ok(Response::new(self.coordinator.report_activity(&who, &request).await?))
     }
 
     async fn list_activity(
@@ -178,6 +177,16 @@ impl TeamService for Services {
         let (who, request) = self.open(request).await?;
         self.coordinator.rule(&who, "", Touches::Team, |tx| transcript::answer(tx, &who, &request)).await?;
         Ok(Response::new(v1::AnswerTranscriptQueryResponse {}))
+    }
+
+    async fn set_budget(
+        &self,
+        request: Request<v1::SetBudgetRequest>,
+    ) -> Result<Response<v1::SetBudgetResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let team = &request.team;
+        let set = self.coordinator.rule(&who, team, Touches::Team, |tx| spending::set(tx, &who, &request)).await?;
+        Ok(Response::new(v1::SetBudgetResponse { r#use: Some(set) }))
     }
 
     async fn force_stop(

@@ -25,7 +25,8 @@ fn usage(turns: u64, cost_usd_micros: u64) -> v1::ReportActivityRequest {
 }
 
 fn report(world: &World, who: &str, request: &v1::ReportActivityRequest, kept: Extent) -> (Used, Txn) {
-    world.run(|tx| activity::report(tx, &caller(who), request, kept)).unwrap()
+    let ((used, _), txn) = world.run(|tx| activity::report(tx, &caller(who), request, kept)).unwrap();
+    (used, txn)
 }
 
 fn removed(txn: &Txn) -> Vec<u64> {

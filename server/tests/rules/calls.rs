@@ -9,6 +9,7 @@ use teamwire_server::{
         identity::CallerCredentials,
         membership, permission_rules,
         request::permission,
+        spending,
         task::{claim, edit},
         transcript,
     },
@@ -39,6 +40,7 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::AnswerTranscriptQueryRequest,
     ) -> Result<(), Refusal>;
+    async fn set_budget(&self, who: &CallerCredentials, ask: &v1::SetBudgetRequest) -> Result<v1::BudgetUse, Refusal>;
     async fn set_notice_level(
         &self,
         who: &CallerCredentials,
@@ -125,6 +127,10 @@ impl RuleCalls for Coordinator {
         ask: &v1::GetLastTurnRequest,
     ) -> Result<v1::GetLastTurnResponse, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| activity::last_turn(tx, who, ask)).await
+    }
+
+    async fn set_budget(&self, who: &CallerCredentials, ask: &v1::SetBudgetRequest) -> Result<v1::BudgetUse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| spending::set(tx, who, ask)).await
     }
 
     async fn answer_transcript_query(

@@ -10,6 +10,7 @@ mod activity;
 mod audit;
 mod board;
 mod board_check;
+mod budgets_of_teams;
 mod calls;
 mod claims;
 mod claims_together;

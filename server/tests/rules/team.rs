@@ -542,7 +542,7 @@ pub(crate) fn permission_for(approver: &str, detail: &str) -> v1::SendRequest {
 /// The answer to a request for permission.
 pub(crate) fn allow(request_id: &str, approve: impl Into<Option<bool>>, reason: &str) -> v1::SendRequest {
     let (request_id, reason) = (request_id.to_owned(), reason.to_owned());
-    let answer = v1::PermissionResponse { request_id, approve: approve.into(), reason };
+    let answer = v1::PermissionResponse { request_id, approve: approve.into(), reason, add_budget: None };
     request(send_request::Body::PermissionResponse(answer))
 }
 

@@ -1,6 +1,7 @@
 //! What several commands use: asking before something, single keys, waiting for something, ids that a user may shorten, completion
 //! and help.
 
+pub(in crate::command) mod amount;
 pub(in crate::command) mod approver;
 pub(crate) mod complete;
 pub(in crate::command) mod confirm;

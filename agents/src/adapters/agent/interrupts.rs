@@ -1,6 +1,6 @@
-//! Ends the turn of the program because the lead says so.
+//! Ends the turn of the program, because the lead says so or a budget is used up.
 //!
-//! The message that says so comes next. What the turn took counts as processed, or the agent would begin it again; what
+//! The lead's message comes next. What the turn took counts as processed, or the agent would begin it again; what
 //! the program had not taken by then is handed over again.
 
 use std::{collections::HashSet, mem};
@@ -36,9 +36,16 @@ impl Agent {
     /// Has the program end its turn if a message waits that asks for it.
     pub(super) fn interrupt_if_asked(&mut self, incarnation: &Incarnation<'_>) {
         if !self.interrupts.is_pending && self.prompts.is_in_turn() && incarnation.is_interrupted() {
+            self.interrupt();
+            incarnation.tell(RunnerEvent::Interrupted);
+        }
+    }
+
+    /// Has the program end its turn.
+    pub(super) fn interrupt(&mut self) {
+        if !self.interrupts.is_pending {
             self.interrupts.is_pending = true;
             self.protocol.interrupt(&mut self.out);
-            incarnation.tell(RunnerEvent::Interrupted);
         }
     }
 

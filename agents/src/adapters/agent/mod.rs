@@ -15,10 +15,12 @@ mod codex;
 mod describe;
 mod interrupts;
 mod loading;
+mod loops;
 mod permission_requests;
 mod prompts;
 mod protocol;
 mod reminders;
+mod spending;
 mod start;
 mod state;
 mod tool_use;
@@ -43,10 +45,12 @@ use self::{
     describe::{ACTIVITY_CHARS_MAX, SUMMARY_CHARS_MAX, first_line},
     interrupts::Interrupts,
     loading::{Loading, due},
+    loops::Loops,
     permission_requests::PermissionRequests,
     prompts::{Failure, Prompts, Rest},
     protocol::{Change, Decision, Event, Outbox, PermissionRequest, Protocol, Usage},
     reminders::Reminders,
+    spending::Spending,
     start::{not_resumed, setup, start_tools},
     state::AgentState,
     tools::{Tools, called},
@@ -155,6 +159,8 @@ async fn run_session(
         is_broken: false,
         is_starting_over: false,
         interrupts: Interrupts::default(),
+        spending: Spending::new(incarnation.budgets()),
+        loops: Loops::default(),
         refusals,
         state: AgentState::default(),
         turns: Turns::default(),
@@ -208,6 +214,8 @@ struct Agent {
     /// The program's session is of no use any more: the model's API refuses it.
     is_starting_over: bool,
     interrupts: Interrupts,
+    spending: Spending,
+    loops: Loops,
     refusals: Refusals,
     state: AgentState,
     turns: Turns,
@@ -222,12 +230,14 @@ impl Agent {
         let ready_by = Instant::now() + READY_DEADLINE;
         loop {
             self.interrupt_if_asked(incarnation);
+            self.approve_while_paused(incarnation);
             self.settle_outbox(incarnation);
             if self.is_broken || self.is_starting_over {
                 return Why::Exited;
             }
             let takes_prompts = self.is_ready
                 && !self.interrupts.is_pending()
+                && !self.spending.is_paused()
                 && self.input.accepts_line()
                 && self.protocol.accepts_prompt();
             if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
@@ -260,6 +270,7 @@ impl Agent {
                     self.prompts.remind_of_shutdown(&request_id);
                     incarnation.tell(RunnerEvent::ShutdownReminded { request_id });
                 }
+                () = self.spending.changed() => self.settle_spending(incarnation),
                 unread = self.unsent.next() => self.settle_unsent(unread, incarnation),
                 () = due(&self.loading) => self.look_for_tools(incarnation),
                 () = sleep_until(ready_by), if !is_ready => {
@@ -352,7 +363,10 @@ impl Agent {
 
     /// Acts on everything that the protocol has said.
     fn settle_outbox(&mut self, incarnation: &mut Incarnation<'_>) {
-        self.out.entries.drain(..).for_each(|entry| incarnation.record(entry));
+        for entry in mem::take(&mut self.out.entries) {
+            self.look_for_loop(&entry, incarnation);
+            incarnation.record(entry);
+        }
         while let Some(event) = self.out.events.pop_front() {
             self.act(event, incarnation);
         }
@@ -392,6 +406,8 @@ impl Agent {
                 self.turns.used(usage);
                 incarnation.carried.session.usage = self.used_before.plus(usage).into();
                 incarnation.usage(usage.into());
+                self.spending.used(usage.into());
+                self.settle_spending(incarnation);
             }
             Event::ToolCalled { key, tool, input } => {
                 if let Some(tools) = &mut self.tools {

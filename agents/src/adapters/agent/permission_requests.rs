@@ -20,6 +20,7 @@ use super::{
     Agent,
     describe::{ACTIVITY_CHARS_MAX, first_line},
     protocol::{Decision, PermissionRequest},
+    spending,
 };
 use crate::{agent_text::escaped, config::Permissions, event::RunnerEvent, incarnation::Incarnation};
 
@@ -76,6 +77,12 @@ impl PermissionRequests {
         if let Some(Body::PermissionRequest(body)) = &mut request.body {
             body.tool_use = asked.tool_use;
         }
+        self.ask(asked.key, request, incarnation);
+    }
+
+    /// Asks the lead for something that the runner itself needs.
+    pub(super) fn ask_the_lead(&mut self, asked: PermissionRequest, incarnation: &mut Incarnation<'_>) {
+        let request = message::permission_request("", asked.tool, line(&asked.summary, ""), asked.detail);
         self.ask(asked.key, request, incarnation);
     }
 
@@ -248,6 +255,7 @@ impl Agent {
                     .tell(RunnerEvent::PermittedByRule { rule: rule.id, what: format!("{} {extent}", rule.tool) });
                 self.protocol.decide(&key, Decision::Allow, &mut self.out);
             }
+            Answered::Decided(key, decision) if key == spending::KEY => self.more_decided(&decision, incarnation),
             Answered::Decided(key, decision) => self.protocol.decide(&key, decision, &mut self.out),
         }
     }

@@ -87,6 +87,8 @@ pub(super) struct Prompts {
     attempts: u32,
     /// How many turns in a row have failed.
     in_a_row: u32,
+    /// What the next prompt says besides. Begins no prompt by itself.
+    notes: Vec<String>,
     in_hand: BTreeMap<PromptId, Vec<Item>>,
     last_id: PromptId,
     /// When prompts are handed over again, after a turn has failed. `None` means now.
@@ -109,6 +111,7 @@ impl Prompts {
             failing: v1::WorkFailure::default(),
             attempts: 0,
             in_a_row: 0,
+            notes: Vec::new(),
             in_hand: BTreeMap::new(),
             last_id: 0,
             retry_at: None,
@@ -151,6 +154,9 @@ impl Prompts {
         }
         if items.is_empty() {
             return None;
+        }
+        for note in mem::take(&mut self.notes) {
+            text = format!("{text}\n\n{note}");
         }
         self.failed = 0;
         if mem::take(&mut self.is_welcome_needed) {
@@ -200,6 +206,16 @@ impl Prompts {
     /// Reminds the agent of a request to shut down, ahead of what waits.
     pub(super) fn remind_of_shutdown(&mut self, request_id: &str) {
         self.waiting.push_front(Item::Reminder(agent_text::shutdown_reminder(request_id)));
+    }
+
+    /// Has the next prompt say something besides.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// Tells the agent something, ahead of what waits.
+    pub(super) fn tell(&mut self, text: String) {
+        self.waiting.push_front(Item::Reminder(text));
     }
 
     /// Reminds the agent that it has sent nothing to the senders of what it has read.

@@ -57,6 +57,7 @@ READ = {
     "ListHosts",
     "ListInbox",
     "ListMembers",
+    "ListPermissionRules",
     "ListRequests",
     "ListTasks",
     "ListTeams",
@@ -67,7 +68,9 @@ READ = {
 
 ONCE = {
     "DeleteTeam",
+    "SetBudget",
     "SetLead",
+    "UsePermissionRule",
 }
 """The calls that must not be repeated while their outcome is unknown."""
 

@@ -218,6 +218,8 @@ calls! {
     teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
     /// Returns the turn of a member's program that ended last. Only for the lead, the operator and the member itself.
     teams.get_last_turn = GetLastTurn(GetLastTurnRequest.team) -> GetLastTurnResponse;
+    /// Sets, raises or removes a budget. Not retried while its outcome is unknown.
+    teams.set_budget = SetBudget(SetBudgetRequest.team) -> SetBudgetResponse;
     /// Answers a query of the member's transcript.
     teams.answer_transcript_query = AnswerTranscriptQuery(AnswerTranscriptQueryRequest) -> AnswerTranscriptQueryResponse;
     /// Lists the teams that the caller can see.

@@ -59,6 +59,7 @@ export const READ: ReadonlySet<string> = new Set([
   "ListHosts",
   "ListInbox",
   "ListMembers",
+  "ListPermissionRules",
   "ListRequests",
   "ListTasks",
   "ListTeams",
@@ -69,7 +70,9 @@ export const READ: ReadonlySet<string> = new Set([
 /** The calls that must not be repeated while their outcome is unknown. */
 export const ONCE: ReadonlySet<string> = new Set([
   "DeleteTeam",
+  "SetBudget",
   "SetLead",
+  "UsePermissionRule",
 ]);
 
 /** The calls whose reply carries a credential, so that their idempotency key must be unguessable. */

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use teamwire_proto::v1;
 
-use super::record_type::stored_as_json;
+use super::{Bound, record_type::stored_as_json};
 use crate::domain::time::timestamp;
 
 /// What a member's programs have used, and which report was the last. Id: the member.
@@ -23,6 +23,9 @@ pub struct ActivityRecord {
     /// What the program of that life is and does. `None` if nothing was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Program>,
+    /// How much all lives may use. `None` if any amount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Bound>,
 }
 
 stored_as_json!(ActivityRecord, "activity");
@@ -76,7 +79,7 @@ impl ActivityRecord {
         if self.incarnation == incarnation {
             return self.clone();
         }
-        Self { incarnation, earlier: self.total(), ..Self::default() }
+        Self { incarnation, earlier: self.total(), budget: self.budget, ..Self::default() }
     }
 
     /// Returns what all lives have used.
@@ -164,6 +167,11 @@ impl Used {
             output_tokens: combine(self.output_tokens, other.output_tokens),
             cost_usd_micros: combine(self.cost_usd_micros, other.cost_usd_micros),
         }
+    }
+
+    /// Returns how many tokens were read and written.
+    pub fn tokens(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
     }
 
     /// Returns the protocol form. `None` if nothing was used.

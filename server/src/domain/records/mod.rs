@@ -14,6 +14,7 @@ mod quota;
 mod receipt;
 pub(in crate::domain) mod record_type;
 mod session;
+mod spending;
 mod team;
 mod transcript;
 
@@ -28,6 +29,7 @@ pub use quota::QuotaRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
+pub use spending::{Bound, TeamSpendingRecord};
 pub use team::{
     Attributes, EndCause, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord,
 };

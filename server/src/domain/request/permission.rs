@@ -15,6 +15,7 @@ use crate::domain::{
     actor::Actor,
     identity::{self, Admit, CallerCredentials},
     records::{Pending, TeamRecord},
+    spending,
     tx::{RuleError, Tx},
 };
 
@@ -59,6 +60,7 @@ pub fn answer(
     team: &TeamRecord,
     caller: &Actor,
     answer: &Answer,
+    add_budget: Option<v1::Budget>,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> Result<Decided, RuleError> {
     let request = find_visible(tx, team, caller, answer.request_id.as_str())?;
@@ -67,11 +69,22 @@ pub fn answer(
     if let Some(before) = settled(tx, team, &request, answer)? {
         return Ok(before);
     }
+    if answer.approve && request.tool == spending::TOOL && is_lead_or_operator(team, caller) {
+        spending::raise(tx, &Name::parse(&request.member, "member")?, add_budget)?;
+    }
     let mut team = team.clone();
     remove_pending(&mut team, &request)?;
     let message = decide(tx, &team, &request, caller, answer, compose);
     tx.put("", &team);
     Ok(Decided::Now(message.into()))
+}
+
+fn is_lead_or_operator(team: &TeamRecord, caller: &Actor) -> bool {
+    match caller {
+        Actor::Operator => true,
+        Actor::Member(name) => team.is_lead(name),
+        Actor::Coordinator => false,
+    }
 }
 
 fn check_may_answer(team: &TeamRecord, caller: &Actor, request: &v1::Request) -> Result<(), RuleError> {

@@ -406,7 +406,7 @@ impl TeamService for Coordinator {
             state.reports.push(request.into_inner());
             match state.fail_reports.pop_front() {
                 Some(failed) => Err(failed),
-                None => Ok(Response::new(v1::ReportActivityResponse {})),
+                None => Ok(Response::new(v1::ReportActivityResponse::default())),
             }
         })
     }
@@ -429,6 +429,10 @@ impl TeamService for Coordinator {
         &self,
         _: Request<v1::ReadTranscriptRequest>,
     ) -> Result<Response<v1::ReadTranscriptResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn set_budget(&self, _: Request<v1::SetBudgetRequest>) -> Result<Response<v1::SetBudgetResponse>, Status> {
         not_scripted()
     }
 

@@ -84,6 +84,7 @@ final class Policy {
             case "ListHosts" -> true;
             case "ListInbox" -> true;
             case "ListMembers" -> true;
+            case "ListPermissionRules" -> true;
             case "ListRequests" -> true;
             case "ListTasks" -> true;
             case "ListTeams" -> true;
@@ -97,7 +98,9 @@ final class Policy {
     static boolean isOnce(String method) {
         return switch (method) {
             case "DeleteTeam" -> true;
+            case "SetBudget" -> true;
             case "SetLead" -> true;
+            case "UsePermissionRule" -> true;
             default -> false;
         };
     }
