@@ -103,8 +103,7 @@ fn messages() -> Vec<(&'static str, v1::Message)> {
                 tool: "Bash".to_owned(),
                 summary: forged.clone(),
                 detail: forged.clone(),
-                ttl: None,
-                tool_use: None,
+                ..Default::default()
             }),
         ),
         (
@@ -213,6 +212,17 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
                 call(BOB, 0, &send(Ask::PermissionRequest(ask))),
                 call(BOB, 36, &v1::WithdrawRequest { request_id: permission.clone(), ..Default::default() }),
                 call(LEAD, 0, &send(Ask::PermissionResponse(answer))),
+            ]
+            .concat()
+        }),
+        ("permission-rules", {
+            let rule = v1::PermissionRule { tool: text("t"), command: text("ls 'a b' *"), ..Default::default() };
+            let what = v1::ToolUse { command: text("ls \"a b\" c"), ..Default::default() };
+            [
+                call(LEAD, 51, &v1::AddPermissionRuleRequest { rule: Some(rule), ..Default::default() }),
+                call(BOB, 54, &v1::UsePermissionRuleRequest { tool: text("t"), tool_use: Some(what) }),
+                call(ANN, 52, &v1::ListPermissionRulesRequest::default()),
+                call(LEAD, 53, &v1::RevokePermissionRuleRequest { rule_id: 1, ..Default::default() }),
             ]
             .concat()
         }),
