@@ -89,12 +89,12 @@ impl Approve {
                 false => Err(list_due(&caller, kind).await?),
             };
         };
-        let approves = match (self.always, self.add) {
-            (true, _) => Approves::Always { everyone: self.everyone },
-            (false, Some(budget)) => Approves::Adds(budget),
-            (false, None) => Approves::Once,
+        let verdict = match (self.always, self.add) {
+            (true, _) => Verdict::Always { everyone: self.everyone },
+            (false, Some(budget)) => Verdict::Add(budget),
+            (false, None) => Verdict::Approve,
         };
-        answer(context, request_id, kind, Some(approves), &self.message, self.yes, self.output).await
+        answer(context, request_id, kind, verdict, &self.message, self.yes, self.output).await
     }
 }
 
@@ -115,18 +115,17 @@ async fn list_due(caller: &Caller, kind: Option<RequestKind>) -> Result<Failure,
     )))
 }
 
-/// What an approval does.
-#[derive(Clone, Copy)]
-enum Approves {
-    /// It permits what was asked for.
-    Once,
-    /// It also stores a permission rule.
+/// An answer to a request.
+#[derive(Clone, Copy, PartialEq)]
+enum Verdict {
+    Reject,
+    Approve,
+    /// Yes, and a rule that permits the same from now on. `everyone`: to every member, and not only to the one that asks.
     Always {
-        /// For every member, and not only for the one that asks.
         everyone: bool,
     },
-    /// It raises the budgets that are used up by this much.
-    Adds(v1::Budget),
+    /// Yes, and by how much to raise the budgets that are used up.
+    Add(v1::Budget),
 }
 
 /// The tool of the requests that ask for more budget.
@@ -135,21 +134,20 @@ const BUDGET: &str = "budget";
 impl Reject {
     /// `kind`: the only kind that the command answers. `None` if it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
-        answer(context, &self.request_id, kind, None, &self.reason, self.yes, self.output).await
+        answer(context, &self.request_id, kind, Verdict::Reject, &self.reason, self.yes, self.output).await
     }
 }
 
-/// Answers a request. `approves`: `None` rejects it.
 async fn answer(
     context: &ContextArgs,
     request_id: &str,
     kind: Option<RequestKind>,
-    approves: Option<Approves>,
+    verdict: Verdict,
     text: &str,
     yes: bool,
     output: Output,
 ) -> Result<(), Failure> {
-    let approve = approves.is_some();
+    let approve = verdict != Verdict::Reject;
     let caller = context.caller(Who::Current)?;
     let request_id = &id::request_to_answer(&caller, request_id, kind).await?;
     let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
@@ -158,18 +156,18 @@ async fn answer(
         expect_kind(&request, kind, approve)?;
     }
     match request.kind() {
-        kind if matches!(approves, Some(Approves::Always { .. })) && kind != RequestKind::Permission => {
-            return Err(Failure::usage(
-                "--always stores a rule for a permission request, and this is none. Leave it out.",
-            ));
-        }
-        _ if matches!(approves, Some(Approves::Adds(_))) && request.tool != BUDGET => {
-            return Err(Failure::usage(
-                "--add raises a budget, and this request asks for something else. Leave it out.",
-            ));
-        }
-        RequestKind::Permission if let Some(Approves::Always { everyone }) = approves => {
+        RequestKind::Permission if let Verdict::Always { everyone } = verdict => {
             store_rule(&caller, &request, everyone, yes, output).await?;
+        }
+        _ if matches!(verdict, Verdict::Always { .. }) => {
+            return Err(Failure::usage(
+                "--always stores a rule for a permission request, and this request is not one. Leave the option out.",
+            ));
+        }
+        _ if matches!(verdict, Verdict::Add(_)) && request.tool != BUDGET => {
+            return Err(Failure::usage(
+                "--add raises a budget, and this request asks for something else. Leave the option out.",
+            ));
         }
         RequestKind::Permission if approve => confirm(&request, yes, output)?,
         RequestKind::PlanApproval if approve && asks(&request, yes, output) => {
@@ -182,8 +180,8 @@ async fn answer(
         "" if !approve && asks(&request, yes, output) => ask_why(&request)?,
         text => text.to_owned(),
     };
-    match approves {
-        Some(Approves::Adds(budget)) => {
+    match verdict {
+        Verdict::Add(budget) => {
             let body = v1::PermissionResponse {
                 request_id: request_id.to_owned(),
                 approve: Some(true),

@@ -81,10 +81,11 @@ impl Walk<'_> {
             present(self.caller, request, open.len());
             match self.choose(request).await? {
                 Choice::Approve => self.answer(request, true, "").await?,
-                Choice::Reject => match self.reason().await? {
-                    Some(reason) => self.answer(request, false, &reason).await?,
-                    None => {}
-                },
+                Choice::Reject => {
+                    if let Some(reason) = self.reason().await? {
+                        self.answer(request, false, &reason).await?;
+                    }
+                }
                 Choice::Always => self.always(request).await?,
                 Choice::Skip => _ = skipped.insert(request.id.clone()),
                 Choice::Quit => {
