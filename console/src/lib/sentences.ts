@@ -209,6 +209,22 @@ function taskEvent({ kind, taskId, subject, actor, owner, detail }: v1.TaskEvent
   }
 }
 
+function permissionEvent({ kind, actor, rule, detail }: v1.PermissionEvent): string {
+  const [who, number] = [actorName(actor), `permission rule ${rule?.id ?? "?"}`];
+  const extent = rule?.command || rule?.path || "any use";
+  const permits = `${rule?.member || "every member"} may use ${rule?.tool}: ${extent}`;
+  switch (kind) {
+    case v1.PermissionEventKind.ADDED:
+      return `${who} added ${number}: ${permits}`;
+    case v1.PermissionEventKind.REVOKED:
+      return `${who} revoked ${number}: ${permits}`;
+    case v1.PermissionEventKind.USED:
+      return `${who} used ${number}: ${rule?.tool}${detail ? `: ${detail}` : ""}`;
+    default:
+      return `${who} changed ${number}`;
+  }
+}
+
 /** Says what an entry of the history is, in one line. */
 export function sentence({ event }: v1.HistoryEntry): string {
   switch (event.case) {
@@ -222,6 +238,8 @@ export function sentence({ event }: v1.HistoryEntry): string {
       return taskEvent(event.value);
     case "decision":
       return decision(event.value);
+    case "permission":
+      return permissionEvent(event.value);
     case "deadLetter":
       return `A message to ${event.value.recipient} became a dead letter: ${DEAD_LETTER[event.value.cause] ?? "unknown reason"}`;
     default:
