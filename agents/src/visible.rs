@@ -2,7 +2,7 @@
 //!
 //! Hidden are control characters, line and paragraph separators, everything that changes the direction of text, tags
 //! (an invisible copy of ASCII), and all other characters without a shape, except those that a language or an emoji
-//! needs ([`is_hidden`]). Each kind of output has one function, and all of them go through [`replace_hidden`]:
+//! needs ([`is_hidden`](teamwire_proto::visible::is_hidden)). Each kind of output has one function, and all of them go through [`replace_hidden`]:
 //!
 //! | output | function | a hidden character becomes |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use teamwire_proto::visible::is_hidden;
+pub use teamwire_proto::visible::{replace_hidden, shown};
 
 /// Returns a JSON value as one line without its end, in which every hidden character is written as an escape. It has
 /// the same meaning for every JSON parser.
@@ -26,30 +26,6 @@ pub fn json_line(value: &Value) -> String {
         for unit in c.encode_utf16(&mut units) {
             let _ = write!(out, "\\u{unit:04x}");
         }
-    })
-}
-
-/// Returns a text in which `write` replaces every hidden character.
-pub fn replace_hidden(text: &str, mut write: impl FnMut(char, &mut String)) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 16);
-    let mut before = None;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let is_marked = is_hidden(c, before, chars.peek().copied());
-        match is_marked {
-            true => write(c, &mut out),
-            false => out.push(c),
-        }
-        before = Some(c).filter(|_| !is_marked);
-    }
-    out
-}
-
-/// Returns a text for a terminal or a log. Tabs and line breaks stay, and those of Windows become plain ones.
-pub fn shown(text: &str) -> String {
-    replace_hidden(&text.replace("\r\n", "\n"), |c, out| match c {
-        '\n' | '\t' => out.push(c),
-        c => out.extend(c.escape_unicode()),
     })
 }
 

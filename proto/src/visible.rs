@@ -99,6 +99,30 @@ fn is_blank(c: char) -> bool {
         )
 }
 
+/// Returns a text in which `write` replaces every hidden character.
+pub fn replace_hidden(text: &str, mut write: impl FnMut(char, &mut String)) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    let mut before = None;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let is_marked = is_hidden(c, before, chars.peek().copied());
+        match is_marked {
+            true => write(c, &mut out),
+            false => out.push(c),
+        }
+        before = Some(c).filter(|_| !is_marked);
+    }
+    out
+}
+
+/// Returns a text for a terminal or a log. Tabs and line breaks stay, and those of Windows become plain ones.
+pub fn shown(text: &str) -> String {
+    replace_hidden(&text.replace("\r\n", "\n"), |c, out| match c {
+        '\n' | '\t' => out.push(c),
+        c => out.extend(c.escape_unicode()),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
