@@ -41,7 +41,7 @@ fn answer_plan(author: &str, approve: bool) -> v1::SendRequest {
 
 /// A team in which the lead has asked `ann` to shut down.
 fn asked(expires_ms: u64) -> World {
-    let pending = Pending { id: request_id(), expires_ms, approver: None };
+    let pending = Pending { expires_ms, ..Pending::new(request_id(), NOW_MS, 0) };
     World::with(&["lead", "ann", "bob"])
         .member("ann", |ann| ann.pending_shutdown = Some(pending))
         .record(request_id().as_str(), &request(RequestKind::Shutdown, "lead", expires_ms))
@@ -53,7 +53,7 @@ fn submitted() -> World {
     World::with(&["lead", "ann", "bob"])
         .member("ann", |ann| {
             ann.plan_mode_required = true;
-            ann.pending_plan = Some(Pending { id: request_id(), expires_ms, approver: None });
+            ann.pending_plan = Some(Pending { expires_ms, ..Pending::new(request_id(), NOW_MS, 0) });
         })
         .record(request_id().as_str(), &request(RequestKind::PlanApproval, "ann", expires_ms))
 }
@@ -248,7 +248,7 @@ fn approval_renews_the_lease_so_that_the_member_does_not_count_as_exited_at_once
 #[test]
 fn requests_that_name_an_approver_do_not_count_against_those_that_a_new_lead_receives() {
     let pending =
-        |approver: Option<&str>| Pending { id: request_id(), expires_ms: NOW_MS + 1, approver: approver.map(name) };
+        |approver: Option<&str>| Pending { approver: approver.map(name), ..Pending::new(request_id(), NOW_MS, 1) };
     // Those that name an approver have no records: reading one would fail.
     let named = Pending { id: RequestId::from_random([1; REQUEST_ID_CHARS]), ..pending(Some("bob")) };
     let world = World::with(&["lead", "ann", "bob", "eve"])

@@ -84,8 +84,9 @@ fn member_without_an_approved_plan_cannot_work() {
     let world = World::with(&["lead", "ann"]).tasks(&[(1, &[])]).member("ann", |ann| ann.plan_mode_required = true);
     assert_eq!(claim_task(&world, "ann", 1).unwrap_err().reason, Reason::PlanRequired);
     assert_eq!(complete(&world, "ann", 1, "").unwrap_err().reason, Reason::PlanRequired);
-    let world =
-        world.member("ann", |ann| ann.pending_plan = Some(Pending { id: request_id(), expires_ms: 0, approver: None }));
+    let world = world.member("ann", |ann| {
+        ann.pending_plan = Some(Pending { expires_ms: 0, ..Pending::new(request_id(), NOW_MS, 0) })
+    });
     let refusal = claim_task(&world, "ann", 1).unwrap_err();
     assert_eq!(refusal.metadata.get("request_id").map(String::as_str), Some(request_id().as_str()));
     let world = world.member("ann", |ann| ann.plan_approved = true);

@@ -131,11 +131,21 @@ pub struct Ordered {
 pub struct Pending {
     /// The request.
     pub id: RequestId,
+    /// When it was made.
+    #[serde(default)]
+    pub created_ms: u64,
     /// When it expires.
     pub expires_ms: u64,
     /// The member that a permission request names as its approver. `None` if it names none, or it is of another kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approver: Option<Name>,
+}
+
+impl Pending {
+    /// Returns a request that is made now, and expires after this time.
+    pub fn new(id: RequestId, now_ms: u64, deadline_ms: u64) -> Self {
+        Self { id, created_ms: now_ms, expires_ms: now_ms + deadline_ms, approver: None }
+    }
 }
 
 /// The state of a member's life. Whether a live member is active or idle is in its presence.

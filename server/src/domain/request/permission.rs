@@ -30,8 +30,8 @@ pub fn open(
 ) -> Result<v1::Message, RuleError> {
     let mut team = team.clone();
     expire_overdue(tx, &mut team, asker)?;
-    let expires_ms = tx.ctx.now_ms + deadline_ms;
-    let pending = Pending { id: tx.new_request_id(), expires_ms, approver: approver.cloned() };
+    let pending =
+        Pending { approver: approver.cloned(), ..Pending::new(tx.new_request_id(), tx.ctx.now_ms, deadline_ms) };
     let member = member_mut(&mut team, asker)?;
     let max = tx.ctx.limits.pending_permissions_max;
     if member.pending_permissions.len() >= max {

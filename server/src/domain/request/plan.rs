@@ -28,7 +28,7 @@ pub fn open(
         cancel(tx, &mut team, &older, CancelCause::NewerPlan)?;
     }
     let member = member_mut(&mut team, author)?;
-    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms, approver: None };
+    let pending = Pending::new(tx.new_request_id(), now_ms, deadline_ms);
     let request = new_request(RequestKind::PlanApproval, &Actor::Member(author.clone()), member, &pending);
     member.pending_plan = Some(pending);
     let message = super::open(tx, request, message, &team.lead);

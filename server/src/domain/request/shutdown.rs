@@ -46,7 +46,7 @@ pub fn open(
         expire_overdue(tx, &mut team, to)?;
     }
     let member = member_mut(&mut team, to)?;
-    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms, approver: None };
+    let pending = Pending::new(tx.new_request_id(), now_ms, deadline_ms);
     let request = new_request(RequestKind::Shutdown, sender, member, &pending);
     member.pending_shutdown = Some(pending);
     let message = v1::Message { target_incarnation: request.incarnation, ..message };

@@ -45,7 +45,7 @@ pub struct NewOrder<'a> {
 
 /// Makes an order, and puts it into the host's inbox. The caller puts the team.
 pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Result<v1::Request, RuleError> {
-    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms, approver: None };
+    let pending = Pending::new(tx.new_request_id(), tx.ctx.now_ms, order.deadline_ms);
     let member = member_mut(team, order.member)?;
     let reschedule = order.terms.reschedule;
     let request = v1::Request {
