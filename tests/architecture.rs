@@ -17,17 +17,30 @@ const PRODUCT: [&str; 6] = ["agents/src", "client/rust/src", "kubernetes/src", "
 const UNTIED: [&str; 2] = ["proto/src", "server/src"];
 
 /// The parts of the server, and what each may name besides itself.
-const SERVER_PARTS: [(&str, &[&str]); 12] = [
+const SERVER_PARTS: [(&str, &[&str]); 13] = [
     (
         "server",
-        &["budget", "console", "coordinator", "delivery", "domain", "edge", "grpc", "health", "store", "telemetry"],
+        &[
+            "budget",
+            "console",
+            "coordinator",
+            "delivery",
+            "domain",
+            "edge",
+            "grpc",
+            "health",
+            "sender",
+            "store",
+            "telemetry",
+        ],
     ),
     ("grpc", &["budget", "coordinator", "delivery", "domain", "edge", "store", "telemetry"]),
-    ("delivery", &["coordinator", "domain", "notify", "store", "telemetry"]),
+    ("delivery", &["coordinator", "domain", "notify", "sender", "store", "telemetry"]),
     ("coordinator", &["domain", "notify", "store", "telemetry"]),
     ("notify", &["domain", "store"]),
     ("domain", &["store"]),
     ("store", &[]),
+    ("sender", &[]),
     ("console", &["edge"]),
     ("telemetry", &["domain", "edge", "store"]),
     ("health", &["edge", "store", "telemetry"]),

@@ -5,6 +5,7 @@
 //! - [`notify`]: wakes those who wait for a commit. [`delivery`]: open sessions and background work.
 //! - [`grpc`]: the protocol's services. [`edge`]: connections, TLS, bounds of the transport.
 //! - [`console`]: the web page for people, and what browsers may ask for.
+//! - [`sender`]: sends notifications to people's servers and programs.
 //! - [`budget`]: how much of the coordinator each credential may use.
 //! - [`telemetry`]: metrics and spans. [`health`]: whether the coordinator can work.
 //! - [`server`]: [`server::run`] builds a coordinator and serves it.
@@ -21,6 +22,7 @@ pub mod edge;
 pub mod grpc;
 pub mod health;
 pub mod notify;
+pub mod sender;
 pub mod server;
 pub mod store;
 pub mod telemetry;
