@@ -13,9 +13,13 @@ use crate::{
     budget::{Budgets, Rates, Shares},
     console::{Console, ConsoleLayer},
     coordinator::Coordinator,
-    delivery::{AuditWriter, Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
+    delivery::{
+        AlertQueue, AlertWorker, AuditWriter, Heartbeats, Pace, Targets, data_loss, due_worker, reconciler,
+        retention_worker,
+    },
     domain::{
         Limits,
+        alerts::{AlertRule, AlertRules},
         secret::{OperatorSecrets, SecretHash},
     },
     edge::{self, Acceptor, Listen, tls::Tls},
@@ -24,12 +28,13 @@ use crate::{
         call_layer::{CallBounds, CallLayer},
     },
     health,
+    sender::Target,
     store::{Store, StoreError},
     telemetry::{Metrics, metered_conn::MeteredConn, metered_store::MeteredStore},
 };
 
 /// The configuration of a coordinator.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Config {
     /// The bounds of the rules.
     pub limits: Limits,
@@ -57,6 +62,8 @@ pub struct Config {
     pub drain_grace: Duration,
     /// How long after the shutdown was requested everything is dropped, finished or not. 30 s.
     pub hard_stop: Duration,
+    /// What people are notified of, and where that goes.
+    pub alerts: Vec<(AlertRule, Target)>,
     /// What it counts into.
     pub metrics: Arc<Metrics>,
 }
@@ -78,6 +85,7 @@ impl Config {
             console: None,
             drain_grace: Duration::from_secs(25),
             hard_stop: Duration::from_secs(30),
+            alerts: Vec::new(),
             metrics: Arc::default(),
         }
     }
@@ -108,20 +116,23 @@ pub enum RunError {
 
 /// Serves a coordinator until `shutdown` is cancelled, and then until its calls have ended or the grace is over.
 pub async fn run<L: Listen>(
-    config: Config,
+    mut config: Config,
     store: Arc<dyn Store>,
     listeners: Listeners<L>,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&config.metrics)));
     let coordinator = Coordinator::new(Arc::clone(&store), config.limits.clone(), config.operator.clone()).await?;
-    let coordinator = coordinator.with_metrics(Arc::clone(&config.metrics));
+    let (rules, targets) = config.take_alerts();
+    let coordinator = coordinator.with_metrics(Arc::clone(&config.metrics)).with_alerts(rules);
     let coordinator = Arc::new(if store.is_exclusive() { coordinator.alone() } else { coordinator });
     let heartbeats = Arc::new(Heartbeats::for_leases_of(config.limits.lease_ttl));
 
     let audit = Arc::new(AuditWriter::new(Arc::clone(&coordinator)));
 
-    let background = Background::start(&coordinator, &heartbeats);
+    let (alerts, alert_worker) = AlertWorker::new(targets);
+    let background = Background::start(&coordinator, &heartbeats, alerts);
+    background.spawn(alert_worker.run(Arc::clone(&coordinator), background.stop.clone()));
     background.spawn(Arc::clone(&audit).run(background.stop.clone()));
     if let Some(tls) = &config.tls {
         background.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, background.stop.clone()));
@@ -151,6 +162,17 @@ pub async fn run<L: Listen>(
 }
 
 impl Config {
+    /// Separates what people are notified of from where that goes.
+    fn take_alerts(&mut self) -> (AlertRules, Targets) {
+        let alerts = std::mem::take(&mut self.alerts);
+        let rules = alerts.iter().map(|(rule, _)| rule.clone()).collect();
+        let advertised = self.advertised.addresses.first();
+        // Where people elsewhere reach it, if they do.
+        let console = self.console.as_ref().map(|console| advertised.unwrap_or(&console.address).clone());
+        let targets = alerts.into_iter().map(|(rule, target)| (rule.id, target)).collect();
+        (AlertRules { rules, console }, targets)
+    }
+
     fn services(&self, budgets: Arc<Budgets>) -> ServiceConfig {
         ServiceConfig {
             advertised: self.advertised.clone(),
@@ -227,13 +249,13 @@ struct Background {
 }
 
 impl Background {
-    fn start(coordinator: &Arc<Coordinator>, heartbeats: &Arc<Heartbeats>) -> Self {
+    fn start(coordinator: &Arc<Coordinator>, heartbeats: &Arc<Heartbeats>, alerts: AlertQueue) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let coordinator = || Arc::clone(coordinator);
         let heartbeats = || Arc::clone(heartbeats);
         tasks.spawn(pass_notifications_on(coordinator(), stop.clone()));
         tasks.spawn(heartbeats().run(coordinator(), stop.clone()));
-        tasks.spawn(due_worker::run(coordinator(), heartbeats(), stop.clone()));
+        tasks.spawn(due_worker::run(coordinator(), heartbeats(), alerts, stop.clone()));
         tasks.spawn(data_loss::run(coordinator(), stop.clone()));
         tasks.spawn(reconciler::run(coordinator(), stop.clone()));
         tasks.spawn(retention_worker::run(coordinator(), stop.clone()));

@@ -3,12 +3,13 @@
 //! Precedence, lowest to highest: defaults, file, environment, flags.
 //!
 //! `default.toml` is compiled in: it holds the defaults, documents every key, and is the template of `--print-config`.
-//! [`key`] is the one table of keys, [`value`] parses values and checks their bounds, [`document`] reads and edits
+//! [`key`] is the one table of keys, [`notify`] has those of the `[[notify]]` tables, [`value`] parses values and checks their bounds, [`document`] reads and edits
 //! TOML, [`settings`] is the typed result, and [`schema`] derives the JSON Schema from the table and the default file.
 //! Tests check that the file, the table and the defaults of the server's types agree.
 
 mod document;
 mod key;
+mod notify;
 pub(crate) mod schema;
 mod settings;
 mod value;
@@ -17,11 +18,11 @@ use std::{fs, path::Path};
 
 use toml_edit::{Document, DocumentMut};
 
-pub(crate) use self::{document::line_of, settings::Settings};
+pub(crate) use self::{document::line_of, notify::Notify, settings::Settings};
 use self::{
     document::{leaves, put},
     key::{KEYS, Key},
-    value::Value,
+    value::{Kind, Value},
 };
 use crate::failure::Failure;
 
@@ -79,7 +80,7 @@ impl Config {
     pub(crate) fn print(&self) -> String {
         let mut document = self.document.clone();
         put(&mut document, "store", without_password(&self.settings.store).into());
-        document.to_string()
+        document.to_string() + &notify::print(&self.settings.notify)
     }
 
     /// Applies every key of a TOML file. `name` is the file's name in errors.
@@ -88,22 +89,30 @@ impl Config {
             .map_err(|error| Failure::usage(format!("{name} is not valid TOML: {}", error.to_string().trim_end())))?;
         let mut found = Vec::new();
         leaves("", document.as_table(), &mut found);
+        let place_of = |start: Option<usize>| {
+            start.map_or_else(|| name.to_owned(), |start| format!("{name}:{}", line_of(text, start)))
+        };
         for (path, span, item) in found {
-            let place = span.map_or_else(|| name.to_owned(), |start| format!("{name}:{}", line_of(text, start)));
+            if path.split('.').next() == Some(notify::NAME) {
+                self.settings.notify = notify::read(&place_of, &document[notify::NAME])?;
+                continue;
+            }
+            let place = place_of(span);
             let Some(key) = KEYS.iter().find(|key| key.name == path) else {
                 let known = KEYS.iter().map(|key| key.name.to_owned());
                 return Err(unknown(&format!("{place} has"), &path, "key", known));
             };
             let value = item.as_value().and_then(|value| key.kind.read(value));
             let given = item.to_string();
-            self.apply(key, value.ok_or_else(|| out_of_bounds(&place, key, given.trim()))?);
+            self.apply(key, value.ok_or_else(|| out_of_bounds(&place, key.name, &key.kind, given.trim()))?);
         }
         Ok(())
     }
 
     /// Applies a value from the environment or a flag. `place` names its source in errors.
     fn apply_text(&mut self, place: &str, key: &Key, text: &str) -> Result<(), Failure> {
-        let value = key.kind.parse(text).ok_or_else(|| out_of_bounds(place, key, &format!("\"{text}\"")))?;
+        let value =
+            key.kind.parse(text).ok_or_else(|| out_of_bounds(place, key.name, &key.kind, &format!("\"{text}\"")))?;
         self.apply(key, value);
         Ok(())
     }
@@ -114,9 +123,9 @@ impl Config {
     }
 }
 
-fn out_of_bounds(place: &str, key: &Key, given: &str) -> Failure {
-    let given = if key.name == "store" { "not a string" } else { given };
-    Failure::usage(format!("{place}: {} is {given}; it must be {}.", key.name, key.kind.bounds()))
+fn out_of_bounds(place: &str, key: &str, kind: &Kind, given: &str) -> Failure {
+    let given = if key == "store" { "not a string" } else { given };
+    Failure::usage(format!("{place}: {key} is {given}; it must be {}.", kind.bounds()))
 }
 
 fn unknown(place_has: &str, name: &str, what: &str, known: impl Iterator<Item = String>) -> Failure {

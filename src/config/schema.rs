@@ -4,13 +4,10 @@
 //! sync.
 
 use serde_json::{Map, Value, json};
+use teamwire_server::domain::alerts::KINDS;
 use toml_edit::DocumentMut;
 
-use super::{
-    DEFAULT,
-    key::{KEYS, Key},
-    value::Kind,
-};
+use super::{DEFAULT, key::KEYS, notify, value::Kind};
 
 /// Returns the JSON Schema of the configuration file.
 pub(crate) fn schema() -> Value {
@@ -20,17 +17,18 @@ pub(crate) fn schema() -> Value {
         let (section, name) = key.path();
         match section {
             None => {
-                properties.insert(name.to_owned(), property(key, document.as_table()));
+                properties.insert(name.to_owned(), property(name, &key.kind, document.as_table()));
             }
             Some(section) => {
                 let table = document[section].as_table().expect("the default file has every section");
                 let object = properties
                     .entry(section)
                     .or_insert_with(|| json!({ "type": "object", "additionalProperties": false, "properties": {} }));
-                object["properties"][name] = property(key, table);
+                object["properties"][name] = property(name, &key.kind, table);
             }
         }
     }
+    properties.insert(notify::NAME.to_owned(), notify::documented(notify_property));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of `teamwire serve`",
@@ -40,8 +38,26 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-fn property(key: &Key, table: &toml_edit::Table) -> Value {
-    let mut property = match &key.kind {
+/// Describes the `[[notify]]` tables.
+fn notify_property(table: &toml_edit::Table) -> Value {
+    let mut properties = Map::new();
+    for (name, kind) in &notify::KEYS {
+        let mut property = property(name, kind, table);
+        if *name == "events" {
+            property["items"] = json!({ "enum": KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>() });
+            property.as_object_mut().map(|object| object.remove("default"));
+        }
+        properties.insert((*name).to_owned(), property);
+    }
+    json!({
+        "type": "array",
+        "description": "The servers and programs that are notified when something waits for a person.",
+        "items": { "type": "object", "additionalProperties": false, "required": ["events"], "properties": properties },
+    })
+}
+
+fn property(name: &str, kind: &Kind, table: &toml_edit::Table) -> Value {
+    let mut property = match kind {
         Kind::Text | Kind::Duration(_) => json!({ "type": "string" }),
         Kind::Choice(of) => json!({ "enum": of }),
         Kind::List => json!({ "type": "array", "items": { "type": "string" } }),
@@ -51,7 +67,6 @@ fn property(key: &Key, table: &toml_edit::Table) -> Value {
             "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": range.start(), "maximum": range.end() }],
         }),
     };
-    let (_, name) = key.path();
     let (written, item) = table.get_key_value(name).expect("the default file has every key");
     let comment = written.leaf_decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     property["description"] = description(comment).into();

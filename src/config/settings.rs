@@ -12,6 +12,7 @@ use teamwire_server::{
     grpc::web::is_origin,
 };
 
+use super::Notify;
 use crate::failure::Failure;
 
 /// The typed values of all keys. `default.toml` documents them.
@@ -53,6 +54,7 @@ pub(crate) struct Settings {
     pub drain_grace: Duration,
     pub hard_stop: Duration,
     pub limits: Limits,
+    pub notify: Vec<Notify>,
 }
 
 impl Default for Settings {
@@ -87,6 +89,7 @@ impl Default for Settings {
             drain_grace: server.drain_grace,
             hard_stop: server.hard_stop,
             limits: server.limits,
+            notify: Vec::new(),
         }
     }
 }
@@ -128,6 +131,16 @@ impl Settings {
                 "delivery.heartbeat_interval must be at most half of limits.lease_ttl; otherwise connected members lose \
                  their leases.",
             );
+        }
+        for (at, table) in self.notify.iter().enumerate() {
+            let is_same =
+                |other: &&Notify| (&other.to, &other.exec, &other.events) == (&table.to, &table.exec, &table.events);
+            if let Some(other) = self.notify[..at].iter().find(is_same) {
+                return Err(Failure::usage(format!(
+                    "{}: this table has the same receiver and events as the one at {}. Remove one of them.",
+                    table.place, other.place
+                )));
+            }
         }
         if let Some(other) = self.web_origins.iter().find(|origin| !is_origin(origin)) {
             return Err(Failure::usage(format!(

@@ -137,3 +137,40 @@ fn contradictory_settings_are_refused() {
     assert!(refused("advertise = [\"host:1\"]\n").contains("http://HOST:PORT"));
     assert!(refused("advertise = [\"http://a:1\", \"https://b:2\"]\n").contains("advertise cannot be used"));
 }
+
+/// A table that is complete.
+const NOTIFY: &str = "[[notify]]\nevents = [\"permission\"]\nto = \"https://example.com/x\"\nsecret_env = \"SECRET\"\n";
+
+#[test]
+fn notify_tables_are_read_and_printed_after_the_keys() {
+    let more = "after = \"90s\"\ncontent = true\n[[notify]]\nevents = [\"lost\", \"plan\"]\nexec = [\"sh\", \"-c\", \"a 'b' \\\"c\\\"\\nd\"]\n";
+    let config = load(&format!("log = \"warn\"\n{NOTIFY}{more}"), &[], &[]).unwrap();
+    let [webhook, program] = &config.settings.notify[..] else { panic!("{:?}", config.settings.notify) };
+    assert_eq!((webhook.to.as_str(), webhook.after.as_secs(), webhook.content), ("https://example.com/x", 90, true));
+    assert_eq!((program.exec[2].as_str(), program.after.as_secs(), program.content), ("a 'b' \"c\"\nd", 60, false));
+    let printed = config.print();
+    assert!(printed.starts_with(&DEFAULT[..100]) && printed.contains("\n#[[notify]]\n"), "{printed}");
+    assert_eq!(load(&printed, &[], &[]).unwrap().print(), printed);
+}
+
+#[test]
+fn mistakes_in_notify_tables_are_refused_with_their_place() {
+    let with = |more: &str| refused(&format!("log = \"warn\"\n{NOTIFY}{more}"));
+    let error = with("contents = true\n");
+    assert!(error.contains("toml:6 has an unknown key, notify.contents. Did you mean notify.content?"), "{error}");
+    let error = with("timeout = \"5m\"\n");
+    assert!(error.contains(":6: notify.timeout is \"5m\"; it must be \"1s\" to \"1m\""), "{error}");
+    assert!(with("exec = [\"true\"]\n").contains("either to, a URL, or exec, a program"));
+    assert!(with("secret_file = \"a\"\n").contains("either secret_file or secret_env"));
+    assert!(with(NOTIFY).contains(":6: this table has the same receiver and events as the one at"), "{}", with(NOTIFY));
+    let other = |from: &str, to: &str| refused(&NOTIFY.replace(from, to));
+    assert!(other("permission", "permissions").contains("\"permissions\"; it can have \"permission\", \"plan\""));
+    assert!(other("events = [\"permission\"]", "").contains("notify.events is missing"));
+    assert!(other("https://", "http://").contains("notify.to is not https"));
+    assert!(other("example.com", "[::1]").contains("is a private address. To allow it, set allow_private = true."));
+    assert!(other("secret_env = \"SECRET\"", "").contains("needs a secret"));
+    assert!(other("to = \"https://example.com/x\"", "exec = [\"true\"]").contains("are for to, not for exec"));
+    for other in ["[notify]\nto = \"x\"\n", "notify = [\"x\"]\n", "notify.to = 1\n"] {
+        assert!(refused(other).contains("begins with [[notify]]"), "{other}");
+    }
+}

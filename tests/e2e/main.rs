@@ -96,6 +96,7 @@ mod member_crashes;
 mod messages;
 mod newcomer;
 mod notices;
+mod notifications;
 mod open;
 mod operations;
 mod overtaking;

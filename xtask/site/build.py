@@ -33,6 +33,7 @@ NAVIGATION = {
     "Use": {
         "Team file": "docs/team-file.md",
         "Console": "docs/console.md",
+        "Notifications": "docs/notifications.md",
         "Hosts": "docs/hosts.md",
         "Programs: the line protocol": "docs/line-protocol.md",
         "Clients": "client/README.md",

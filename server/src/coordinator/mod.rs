@@ -4,8 +4,8 @@
 //!   store's clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries
 //!   out together the claims that wait in [`claim_queues`].
 //! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`hosts`],
-//!   [`tasks`], [`activity`], [`transcript`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the calls
-//!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
+//!   [`tasks`], [`activity`], [`transcript`], [`alerts`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the
+//!   calls that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: the revoked credentials, whose waiting calls and streams must end.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
 //! - [`keys`]: where records are. [`records`]: reads records that are only shown; [`batch`]: how many at once.
@@ -17,6 +17,7 @@
 
 mod access;
 mod activity;
+mod alerts;
 mod audit;
 mod backup;
 pub mod batch;
@@ -49,7 +50,7 @@ use std::{
 };
 
 use crate::{
-    domain::{Limits, secret::OperatorSecrets},
+    domain::{Limits, alerts::AlertRules, secret::OperatorSecrets},
     notify::Notifier,
     store::{Store, StoreError},
     telemetry::Metrics,
@@ -80,6 +81,8 @@ pub struct Coordinator {
     metrics: Arc<Metrics>,
     /// Held by the backup that is under way.
     backup: Arc<tokio::sync::Mutex<()>>,
+    /// What people are notified of.
+    alerts: AlertRules,
     /// Since when no other coordinator has served the store, in milliseconds since 1970. `None` if others may.
     alone_since_ms: Option<u64>,
 }
@@ -113,6 +116,7 @@ impl Coordinator {
             durability: AtomicU8::new(0),
             metrics: Arc::default(),
             backup: Arc::default(),
+            alerts: AlertRules::default(),
             alone_since_ms: None,
         })
     }

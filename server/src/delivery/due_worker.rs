@@ -1,4 +1,4 @@
-//! Carries out what is due when time passes, in every team. Any number of coordinators may do so concurrently: the one
+//! Carries out what is due when time passes, in every team, and claims the alerts that are due. Any number of coordinators may do so concurrently: the one
 //! that commits first makes each change, once.
 //!
 //! A coordinator that was away itself (paused, or cut off from the store) must not declare others lost: it first renews
@@ -14,7 +14,7 @@ use std::{
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::{gauges::Gauges, heartbeats::Heartbeats};
+use super::{alert_worker::AlertQueue, gauges::Gauges, heartbeats::Heartbeats};
 use crate::{
     coordinator::Coordinator,
     store::{Leases, Namespace},
@@ -42,7 +42,12 @@ const LIST_PAUSE_FACTOR: u32 = 50;
 const AWAY: Duration = Duration::from_secs(5);
 
 /// Visits teams until cancelled.
-pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, stop: CancellationToken) {
+pub async fn run(
+    coordinator: Arc<Coordinator>,
+    heartbeats: Arc<Heartbeats>,
+    alerts: AlertQueue,
+    stop: CancellationToken,
+) {
     let mut due: HashMap<Namespace, Instant> = HashMap::new();
     let mut clocks = Clocks::default();
     let mut gauges = Gauges::default();
@@ -103,13 +108,14 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
             }
             let may_lose = Instant::now() >= lose_from;
             let visits = answered.iter().map(async |(namespace, leases)| {
-                let rest = visit(&coordinator, namespace, leases, may_lose).await;
+                let rest = visit(&coordinator, &alerts, namespace, leases, may_lose).await;
                 (*namespace, rest, gauges.count(&coordinator, namespace).await)
             });
             for (namespace, rest, counted) in join_all(visits).await {
                 gauges.keep(namespace, counted);
                 let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
-                due.insert(namespace.clone(), Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
+                // At different times than other coordinators, and never later than something is due.
+                due.insert(namespace.clone(), Instant::now() + pause.mul_f64(rand::random_range(0.8..1.0)));
             }
         }
         gauges.publish(coordinator.metrics(), |namespace| due.contains_key(namespace));
@@ -137,11 +143,24 @@ async fn leases(coordinator: &Coordinator, namespace: &Namespace) -> Result<Leas
         .map_err(|error| tracing::debug!(?namespace, %error, "leases could not be read"))
 }
 
-async fn visit(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
-    coordinator.carry_out_due(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
-        tracing::debug!(?namespace, %refusal, "what is due could not be carried out");
-        Some(EACH_MIN)
-    })
+/// Returns when something will be due next in a team. `None` means never.
+async fn visit(
+    coordinator: &Coordinator,
+    alerts: &AlertQueue,
+    namespace: &Namespace,
+    leases: &Leases,
+    may_lose: bool,
+) -> Option<Duration> {
+    let done = coordinator.carry_out_due(namespace, leases, may_lose).await;
+    // After what is due: a request that has just expired waits for no person.
+    let claimed = alerts.claim(coordinator, namespace).await;
+    let rest = [done, claimed].map(|rest| {
+        rest.unwrap_or_else(|refusal| {
+            tracing::debug!(?namespace, %refusal, "what is due could not be carried out");
+            Some(EACH_MIN)
+        })
+    });
+    rest.into_iter().flatten().min()
 }
 
 /// The store's latest time for each team, and when it was read. A cluster has more than one clock.

@@ -8,8 +8,9 @@
 //! - [`reconciler`]: finds what sessions missed when notifications were lost.
 //!   [`data_loss`]: what to do when the store has lost commits.
 //! - [`due_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
-//!   enough. [`gauges`]: numbers that are looked up from time to time.
+//!   enough. [`alert_worker`]: notifies people. [`gauges`]: numbers that are looked up from time to time.
 
+mod alert_worker;
 pub mod audit_writer;
 mod cursor;
 pub mod data_loss;
@@ -25,6 +26,7 @@ pub mod retention_worker;
 pub mod session;
 pub mod team_watch;
 
+pub use self::alert_worker::{AlertQueue, AlertWorker, Targets};
 pub use self::audit_writer::AuditWriter;
 pub use self::frames::{Frame, FrameQueue};
 pub use self::heartbeats::Heartbeats;

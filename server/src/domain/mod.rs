@@ -15,7 +15,8 @@
 //! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
-//! - [`notices`]: who gets the coordinator's notices, and how often.
+//! - [`notices`]: who gets the coordinator's notices, and how often. [`alerts`]: what people are notified of while they
+//!   are away.
 //! - [`audit`]: who used which powers, and who was refused.
 //! - [`activity`]: what members' programs do and use. [`spending`]: how much they may use. [`transcript`]: reading what their runners keep. [`diagnosis`]: what is wrong, and what to do about it.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
@@ -30,6 +31,7 @@
 pub mod access;
 pub mod activity;
 pub mod actor;
+pub mod alerts;
 pub mod audit;
 pub mod caller;
 pub mod dead_letters;

@@ -95,6 +95,8 @@ pub struct Metrics {
     pub(super) store_seconds: Times<Label>,
     /// Failures of the store, by operation and kind.
     pub(super) store_errors: Family<Labels, Counter>,
+    /// Attempts to notify people, by the kind of receiver and the outcome.
+    notifications: Family<Labels, Counter>,
     /// Times that the store was found to have lost acknowledged commits.
     pub lost_writes: Counter,
     /// Entries of the audit log that could not be written.
@@ -170,6 +172,10 @@ impl Metrics {
                 Family::new_with_constructor(time as fn() -> Histogram),
             ),
             store_errors: add.plain("store_errors", "Failures of the store, by operation and kind."),
+            notifications: add.plain(
+                "notifications",
+                "Attempts to notify people, by receiver (webhook or program) and outcome: delivered, failed, or given_up after a day.",
+            ),
             lost_writes: add.plain("lost_writes", "Times the store was found to have lost acknowledged commits."),
             audit_entries_lost: add.plain(
                 "audit_entries_lost",
@@ -227,6 +233,11 @@ impl Metrics {
         }
         for check in ["version", "key_used", "lease", "full", "over_quota"] {
             drop(self.commit_conflicts.get_or_create(&[("check", check)]));
+        }
+        for to in ["webhook", "program"] {
+            for outcome in ["delivered", "failed", "given_up"] {
+                drop(self.notifications.get_or_create(&[("to", to), ("outcome", outcome)]));
+            }
         }
         for why in ["missing", "stale", "conflict"] {
             drop(self.decide_reruns.get_or_create(&[("why", why)]));
@@ -327,6 +338,11 @@ impl Metrics {
             Failed::OverQuota { .. } => "over_quota",
         };
         self.commit_conflicts.get_or_create(&[("check", check)]).inc();
+    }
+
+    /// Counts an attempt to notify people.
+    pub(crate) fn notified(&self, to: &'static str, outcome: &'static str) {
+        self.notifications.get_or_create(&[("to", to), ("outcome", outcome)]).inc();
     }
 
     /// Counts a rule that is run again.

@@ -7,6 +7,7 @@
 
 mod access;
 mod activity;
+mod alerts;
 mod audit;
 mod members;
 mod messages;

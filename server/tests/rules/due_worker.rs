@@ -10,7 +10,7 @@ use teamwire_proto::{
     v1::{self, NoticeKind, RequestState},
 };
 use teamwire_server::{
-    delivery::{Heartbeats, due_worker},
+    delivery::{AlertWorker, Heartbeats, Targets, due_worker},
     store::{Leases, Namespace, Store, StoreError, StoreLayer, embedded::EmbeddedStore},
 };
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,8 @@ async fn an_unreadable_team_does_not_stop_the_due_work_of_others() {
 
     let stop = CancellationToken::new();
     let heartbeats = Arc::new(Heartbeats::default());
-    let worker = tokio::spawn(due_worker::run(t.coordinator.clone(), heartbeats, stop.clone()));
+    let (alerts, _) = AlertWorker::new(Targets::default());
+    let worker = tokio::spawn(due_worker::run(t.coordinator.clone(), heartbeats, alerts, stop.clone()));
     let timeout = Some(prost_types::Duration { seconds: 20, nanos: 0 });
     let wait = v1::WaitForDecisionRequest { request_id, timeout, ..Default::default() };
     let decided = t.coordinator.wait_for_decision(&t.lead.who, &wait).await.unwrap();

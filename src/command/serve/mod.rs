@@ -2,6 +2,7 @@
 
 mod certificate;
 mod listen;
+mod notify;
 pub(in crate::command) mod operator;
 mod resources;
 mod socket;
@@ -165,6 +166,7 @@ impl Serve {
         require_tls_beyond_loopback(listen, &settings)?;
         start_log(&settings, traces)?;
         let tls = certificate::load(&settings)?;
+        let alerts = notify::load(&settings.notify)?;
         fit_connections(&mut settings.edge.connections_max);
         fit_memory(&mut settings.shares);
         avoid_huge_pages();
@@ -251,6 +253,7 @@ impl Serve {
             console,
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
+            alerts,
             metrics: Arc::new(Metrics::new(settings.metrics_members_max)),
             operator: operator_secrets,
         };

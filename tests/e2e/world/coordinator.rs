@@ -142,6 +142,11 @@ impl Coordinator {
         self.await_serving();
     }
 
+    /// Replaces its configuration, which it reads when it starts.
+    pub(crate) fn configure(&self, configuration: &str) {
+        fs::write(self.directory.join(CONFIGURATION), configuration).unwrap();
+    }
+
     /// Ends it and starts it again with more in its environment.
     pub(crate) fn restart_with(&mut self, variables: &[(&str, &str)]) {
         self.environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

@@ -7,6 +7,7 @@ mod fresh;
 mod host;
 mod network;
 mod output;
+mod receiver;
 mod runner;
 mod scripted_host;
 #[cfg(target_os = "linux")]
@@ -38,6 +39,7 @@ pub(crate) use fresh::FreshMachine;
 pub(crate) use host::{HostProcess, Orderer, kill as kill_process};
 pub(crate) use network::{Machine, Network};
 pub(crate) use output::Output;
+pub(crate) use receiver::{Received, Receiver};
 pub(crate) use runner::Runner;
 pub(crate) use scripted_host::{ScriptedHost, offer};
 pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
@@ -170,6 +172,14 @@ impl World {
         self.others.set(others);
         let name = format!("coordinator-{}", others + 1);
         Coordinator::start(self.directory.path(), &name, Some(url), &self.configuration)
+    }
+
+    /// Starts another coordinator on the same store, with another configuration and environment.
+    pub(crate) fn another_configured(&self, configuration: &str, environment: &[(&str, &str)]) -> Coordinator {
+        let mut other = self.another_coordinator();
+        other.configure(configuration);
+        other.restart_with(environment);
+        other
     }
 
     /// Starts a coordinator on another store.

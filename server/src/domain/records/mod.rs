@@ -4,6 +4,7 @@
 //! it and it can gain fields without a migration. The records of the task board are in `task/board.rs`.
 
 mod activity;
+mod alerts;
 mod audit;
 mod credentials;
 mod host;
@@ -19,6 +20,7 @@ mod team;
 mod transcript;
 
 pub use activity::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used};
+pub use alerts::{AlertSlot, AlertsRecord, OutgoingAlert};
 pub use audit::{ChainRecord, OperatorMarkRecord};
 pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
 pub use host::{HostRecord, ProfileRecord};
