@@ -16,6 +16,8 @@ use crate::{
 ///
 /// Reports these problems, and exits with 1 if it finds any:
 ///
+/// - not notified: notifications to people about the team are not delivered; only the lead and the operator learn this
+///
 /// - not queued: messages are refused, because the name is unknown or the inbox is full
 ///
 /// - store refuses writes: nothing can be sent until the coordinator's administrator has acted

@@ -174,6 +174,12 @@ fn a_private_address_is_refused(mut world: World) {
     world.join("ann");
     ask(&world, "ann");
     world.coordinator.await_log("the address is private; to allow it, set allow_private = true", 2);
+    let found = world.cli(LEAD, &["doctor", "--json"]).exits(1).lines();
+    let finding = found.iter().find(|finding| finding["class"] == "not_notified").unwrap();
+    let text = finding["text"].as_str().unwrap();
+    assert!(text.starts_with("1 notification to people") && !text.contains("localhost"), "{text}");
+    let found = world.cli("ann", &["doctor", "--json"]).lines();
+    assert!(found.iter().all(|finding| finding["class"] != "not_notified"), "{found:?}");
     assert_eq!(receiver.connections(), 0);
 }
 

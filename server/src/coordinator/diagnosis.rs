@@ -16,7 +16,7 @@ use crate::{
         identity::{CallerCredentials, Principal},
         page::SEARCHED_BYTES_MAX,
         query::{self, ReceiptFacts},
-        records::{MemberRecord, TeamRecord},
+        records::{AlertsRecord, MemberRecord, TeamRecord},
     },
     store::{Leases, Namespace, Range},
 };
@@ -90,6 +90,8 @@ impl Coordinator {
         findings.extend(diagnosis::of_history(ages, &entries, diagnosis.named()));
         if diagnosis.named().is_none() {
             findings.extend(diagnosis::of_team(&asker, held, &self.limits, &members));
+            let alerts = self.fetch::<AlertsRecord>(&namespace, vec![String::new()]).await?.pop().flatten();
+            findings.extend(alerts.and_then(|alerts| diagnosis::of_alerts(&asker, ages, &alerts)));
         }
         Ok((diagnosis::reply(findings), diagnosis.examined))
     }

@@ -26,7 +26,7 @@ pub use self::{
     inbox::{EXAMINED_MAX, WaitingMessage, Waits, of_inbox, reads_inbox},
     member::{Subject, of_member},
     request::{PendingRequest, is_overdue, of_request},
-    team::{of_history, of_team, refused_writes, unknown},
+    team::{of_alerts, of_history, of_team, refused_writes, unknown},
 };
 use super::{
     page::{PAGE_BYTES_MAX, Page},

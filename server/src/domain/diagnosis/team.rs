@@ -11,7 +11,12 @@ use super::{
     Ages, Asker, NAMES_MAX,
     finding::{note, problem},
 };
-use crate::domain::{limits::Limits, quota::HeldBytes, records::TeamRecord, text::enumerate};
+use crate::domain::{
+    limits::Limits,
+    quota::HeldBytes,
+    records::{AlertSlot, AlertsRecord, TeamRecord},
+    text::enumerate,
+};
 
 /// How long ago something may have happened to be mentioned.
 const RECENT: Duration = Duration::from_hours(1);
@@ -32,6 +37,25 @@ pub fn refused_writes() -> Finding {
         "The store refuses writes, so nothing can be sent: it is full, read-only, or lacks access rights.".to_owned(),
         "Ask the coordinator's operator: the coordinator's log says why.".to_owned(),
     )
+}
+
+/// Reports that notifications to people about the team are not delivered. Says nothing of where they go, which is only
+/// the operator's to know.
+pub fn of_alerts(asker: &Asker<'_>, ages: Ages, alerts: &AlertsRecord) -> Option<Finding> {
+    let is_failing = |slot: &&AlertSlot| slot.outgoing.as_ref().is_some_and(|outgoing| !outgoing.error.is_empty());
+    let since_ms = alerts.slots.values().filter(is_failing).map(|slot| slot.made_ms).min()?;
+    let count = alerts.slots.values().filter(is_failing).count() as u64;
+    let (notifications, age) = (word::count(count, "notification"), word::age(ages.since_ms(since_ms)));
+    asker.can_lead().then(|| {
+        problem(
+            FindingClass::NotNotified,
+            "",
+            format!("{notifications} to people about this team could not be delivered for {age}. The coordinator keeps trying."),
+            "Ask the coordinator's operator: the coordinator's log says why, and `[[notify]]` in its configuration says where they \
+             go."
+                .to_owned(),
+        )
+    })
 }
 
 /// Reports what is nearly full or full: the team, its tasks, or the history of its tasks.
