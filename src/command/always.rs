@@ -18,7 +18,9 @@ pub(super) fn rule(request: &v1::Request, everyone: bool) -> Result<v1::Permissi
 
 /// Fails within a program that a runner has started: an agent must not permit itself anything.
 pub(super) fn refuse_agents() -> Result<(), Failure> {
-    refuse_within_runner("An agent cannot add permission rules. A person must add them in a terminal of their own.")
+    refuse_within_runner(
+        "An agent cannot add permission rules. A person must add them, at a terminal outside the agent.",
+    )
 }
 
 /// Adds a rule. Returns it as it is stored.

@@ -1,5 +1,5 @@
-//! The permission rules of a team file. A person confirms them before `up` stores them: whoever can change the file,
-//! such as an agent whose branch is merged, could otherwise permit itself anything.
+//! The permission rules of a team file. A person confirms them before `up` stores them: an agent that can change the file,
+//! for example because its branch is merged, could otherwise permit itself anything.
 
 use std::path::Path;
 

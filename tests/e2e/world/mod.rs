@@ -287,7 +287,7 @@ impl World {
         StartedCommand { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
     }
 
-    /// Starts a command as a user at a terminal of its own, from which it also gets signals.
+    /// Starts a command as a user at a new terminal, from which it also gets signals.
     #[cfg(target_os = "linux")]
     pub(crate) fn at_terminal(&self, identity: &str, arguments: &[&str]) -> Terminal {
         let mut command = self.program(identity, Path::new("setsid"));

@@ -101,7 +101,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The command is in a session of its own.
+        // The command is in another session.
         if let Some(group) = self.group() {
             let _ = killpg(group, Signal::SIGKILL);
         }
