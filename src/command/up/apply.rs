@@ -11,6 +11,7 @@ use teamwire_client::{Error, v1};
 use teamwire_proto::{
     Reason,
     v1::{RequestState, RestartPolicy},
+    word,
 };
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ use super::{
     coordinator::{self, Reached, reach},
     file::{LOCAL, Member, Task, TeamFile, is_same},
     local_host,
-    plan::{Found, Plan, State, Step, TASK_KEY, plan},
+    plan::{Found, Plan, State, Step, TASK_KEY, plan, whose},
     records::{Listens, Records, TeamRecord},
     report::{Outcome, Report},
     state,
@@ -93,6 +94,7 @@ impl Run<'_> {
                 Step::StartHost => self.start_host(&caller).await?,
                 Step::AddRule(rule) => self.add_rule(&caller, rule, &mut progress).await?,
                 Step::Spawn(member) => self.spawn(&caller, member, &mut progress).await?,
+                Step::SetBudget(member, budget) => self.set_budget(&caller, member, *budget, &mut progress).await?,
                 Step::Await { name, order } => self.find_order(&caller, name, order, &mut progress).await?,
                 Step::CreateTask(task) => self.create_task(&caller, task, &mut progress).await?,
                 // Done below, once the member has started.
@@ -131,7 +133,7 @@ impl Run<'_> {
             reached => reached,
         };
         match reached {
-            Reached::Coordinator(caller, team) => Ok((*caller, team)),
+            Reached::Coordinator(caller, team) => Ok((*caller, team.map(|team| *team))),
             Reached::Nothing { .. } => {
                 Err(Failure::with_code(REFUSED, "The coordinator exited right after its start. See its log."))
             }
@@ -193,6 +195,29 @@ impl Run<'_> {
                 self.failed("permission rule", "permission rules", &text, error, progress)
             }
             Err(failure) => Err(failure),
+        }
+    }
+
+    async fn set_budget(
+        &self,
+        caller: &Caller,
+        member: &str,
+        budget: v1::Budget,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let (whose, amount) = (whose(member), word::amount(budget.cost_usd_micros, budget.tokens));
+        let request =
+            v1::SetBudgetRequest { member: member.to_owned(), budget: Some(budget), ..v1::SetBudgetRequest::default() };
+        match caller.client.set_budget(request).await {
+            Ok(_) => {
+                let text = format!("The budget of {whose} is {amount}.");
+                self.report.line("budget", member, Outcome::Done, &text);
+                Ok(())
+            }
+            Err(error) => {
+                let text = format!("The budget of {whose} was not set to {amount}");
+                self.failed("budget", "budgets", &text, error, progress)
+            }
         }
     }
 

@@ -24,7 +24,7 @@ const LOG: &str = "coordinator.log";
 /// What the search found.
 pub(in crate::command) enum Reached {
     /// A coordinator, the caller there, and the team if it exists.
-    Coordinator(Box<Caller>, Option<v1::Team>),
+    Coordinator(Box<Caller>, Option<Box<v1::Team>>),
     /// No coordinator runs on this machine, and one may be started.
     Nothing {
         /// The address at which clients expect it, besides its socket. `None` means no particular address.
@@ -44,7 +44,7 @@ pub(in crate::command) async fn reach(context: &ContextArgs, team: &str) -> Resu
         return Ok(Reached::Nothing { address });
     }
     match caller.client.get_team(v1::GetTeamRequest::default()).await {
-        Ok(reply) => Ok(Reached::Coordinator(Box::new(caller), reply.team)),
+        Ok(reply) => Ok(Reached::Coordinator(Box::new(caller), reply.team.map(Box::new))),
         Err(error) if error.reason() == Some(Reason::TeamNotFound) => Ok(Reached::Coordinator(Box::new(caller), None)),
         Err(error) => Err(error.into()),
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use teamwire_client::v1;
+use teamwire_proto::word;
 
 use super::{
     apply::show_unchanged,
     coordinator::{Reached, reach},
     file::{LOCAL, Member, TeamFile, is_same},
-    plan::{Plan, State, Step, plan},
+    plan::{Plan, State, Step, plan, whose},
     records::Records,
     report::{Outcome, Report},
     state,
@@ -32,7 +33,7 @@ pub(super) async fn dry_run(
         Reached::Coordinator(_, None) => State::NoTeam,
         Reached::Coordinator(caller, Some(team)) => {
             let record = records.team(&file.name)?;
-            State::Team(Box::new(state::read(&caller, team, record.as_ref()).await?))
+            State::Team(Box::new(state::read(&caller, *team, record.as_ref()).await?))
         }
     };
     let plan = plan(file, &state);
@@ -73,6 +74,10 @@ fn show_planned(report: Report, file: &TeamFile, step: &Step<'_>) {
             let host = member.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
             let again = if member.reschedule { "; again on another host, if its host is lost" } else { "" };
             ("member", member.name.as_str(), format!("Would start {}: {}{host}{again}.", member.name, member.profile))
+        }
+        Step::SetBudget(member, budget) => {
+            let (whose, amount) = (whose(member), word::amount(budget.cost_usd_micros, budget.tokens));
+            ("budget", *member, format!("Would set the budget of {whose} to {amount}."))
         }
         Step::Await { name, .. } => ("member", *name, format!("Would wait until {name} has started.")),
         Step::CreateTask(task) => ("task", task.key(), format!("Would create task \"{}\".", task.subject)),

@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use teamwire_agents::host::HostFile;
 use teamwire_proto::v1::{self, RestartPolicy};
 use toml_edit::{Array, Document, DocumentMut, Item, Table, value};
 
-use crate::{config::line_of, failure::Failure};
+use crate::{command::amount::amount, config::line_of, failure::Failure};
 
 /// The value of `lead` that means the person who runs `teamwire up`.
 pub(super) const ME: &str = "me";
@@ -32,6 +32,9 @@ pub(in crate::command) struct TeamFile {
     #[serde(default = "me")]
     pub(super) lead: String,
     user: Option<String>,
+    /// How much all members may use.
+    #[serde(default, deserialize_with = "budget")]
+    pub(super) budget: Option<v1::Budget>,
     #[serde(default)]
     pub(super) members: Vec<Member>,
     #[serde(default)]
@@ -67,6 +70,9 @@ pub(super) struct Member {
     #[serde(default)]
     pub(super) plan: bool,
     pub(super) restart: Option<Restart>,
+    /// How much it may use.
+    #[serde(default, deserialize_with = "budget")]
+    pub(super) budget: Option<v1::Budget>,
     /// Whether it is ordered again if it is lost together with its host.
     #[serde(default)]
     pub(super) reschedule: bool,
@@ -132,6 +138,11 @@ impl Rule {
 #[serde(deny_unknown_fields)]
 struct Hosts {
     local: Option<HostFile>,
+}
+
+fn budget<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<v1::Budget>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    amount(&text).map(Some).map_err(D::Error::custom)
 }
 
 fn me() -> String {

@@ -196,7 +196,7 @@ fn tokens(usage: &v1::Usage) -> u64 {
 
 /// Returns how many percent of a budget are used: the larger of cost and tokens.
 fn percent(budget: &v1::BudgetUse) -> u64 {
-    let of = |used: u64, bound: u64| if bound == 0 { 0 } else { used.saturating_mul(100) / bound };
+    let of = |used: u64, bound: u64| used.saturating_mul(100).checked_div(bound).unwrap_or_default();
     let bound = budget.budget.unwrap_or_default();
     of(budget.cost_usd_micros, bound.cost_usd_micros).max(of(budget.tokens, bound.tokens))
 }

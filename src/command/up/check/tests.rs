@@ -12,7 +12,7 @@ fn errors_name_the_line_the_key_and_what_is_allowed() {
     let cases = [
         (
             "nome = \"acme\"",
-            "team.toml:1: unknown field `nome`, expected one of `name`, `description`, `lead`, `user`, `members`, `tasks`, `hosts`",
+            "team.toml:1: unknown field `nome`, expected one of `name`, `description`, `lead`, `user`, `budget`, `members`, `tasks`, `permissions`, `hosts`",
         ),
         ("name = \"a b\"", "team.toml:1: name: \"a b\" is not a name. Use 1 to 63"),
         ("lead = \"me\"", "missing field `name`"),

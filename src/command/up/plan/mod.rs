@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use teamwire_proto::v1::{self, MemberState, RequestState, RestartPolicy, TaskStatus};
+use teamwire_proto::{
+    v1::{self, MemberState, RequestState, RestartPolicy, TaskStatus},
+    word,
+};
 
 use super::file::{LOCAL, Member, Task, TeamFile, is_same};
 
@@ -44,6 +47,8 @@ pub(super) enum Step<'f> {
     StartHost,
     AddRule(&'f v1::PermissionRule),
     Spawn(&'f Member),
+    /// Set the budget of a member or, if it is empty, of the team.
+    SetBudget(&'f str, v1::Budget),
     /// The member was ordered before, and has not started yet.
     Await {
         name: &'f str,
@@ -132,8 +137,11 @@ pub(super) fn plan<'f>(file: &'f TeamFile, state: &State) -> Plan<'f> {
             None => plan.steps.push(Step::AddRule(rule)),
         }
     }
+    plan.budget("", file.budget, found.team.budget.and_then(|there| there.budget));
     for member in &file.members {
         plan.member(member, found);
+        let there = found.member(&member.name).and_then(|there| there.budget);
+        plan.budget(&member.name, member.budget, there);
     }
     for task in file.tasks_in_order() {
         plan.task(task, found);
@@ -247,6 +255,18 @@ impl<'f> Plan<'f> {
         }
     }
 
+    /// Sets a budget if there is none. One that someone has set or raised stays.
+    fn budget(&mut self, member: &'f str, wanted: Option<v1::Budget>, there: Option<v1::Budget>) {
+        let Some(wanted) = wanted else { return };
+        let text = |budget: v1::Budget| word::amount(budget.cost_usd_micros, budget.tokens);
+        let whose = whose(member);
+        match there {
+            None => self.steps.push(Step::SetBudget(member, wanted)),
+            Some(there) if there == wanted => self.kept.push(format!("budget of {whose}")),
+            Some(there) => self.compare(&format!("The budget of {whose}"), &text(there), &text(wanted)),
+        }
+    }
+
     fn lead(&mut self, file: &'f TeamFile, state: &State) {
         // The person who creates the team leads it at first.
         let lead = match state {
@@ -266,6 +286,11 @@ impl<'f> Plan<'f> {
             self.differences.push(format!("{what} is {}, but {} in the file.", quoted(there), quoted(wanted)));
         }
     }
+}
+
+/// Names the holder of a budget. `member`: empty means the team.
+pub(super) fn whose(member: &str) -> &str {
+    if member.is_empty() { "the team" } else { member }
 }
 
 /// Returns whether a team's rule permits the same as one of the file.

@@ -67,6 +67,14 @@ fn apply(file: &TeamFile, step: &Step<'_>, state: &mut State) {
             let id = found.rules.len() as u64 + 1;
             found.rules.push(v1::PermissionRule { id, ..(*rule).clone() });
         }
+        Step::SetBudget("", budget) => {
+            found.team.budget =
+                Some(v1::BudgetUse { of_team: true, budget: Some(*budget), ..v1::BudgetUse::default() });
+        }
+        Step::SetBudget(name, budget) => {
+            let there = found.members.iter_mut().find(|there| is_same(&there.name, name)).expect("a member");
+            assert_eq!(there.budget.replace(*budget), None);
+        }
         Step::HandOver(member) => {
             assert!(!is_missing(found.member(&member.name)));
             found.team.lead.clone_from(&member.name);
@@ -313,4 +321,29 @@ fn differences_between_a_running_member_and_the_file_are_reported() {
             "reviewer was started with a prompt that differs from the file."
         ]
     );
+}
+
+#[test]
+fn a_budget_is_set_once_and_one_that_was_raised_stays() {
+    let file = parse(
+        &TEAM
+            .replace("name = \"acme\"", "name = \"acme\"\nbudget = \"20 USD\"")
+            .replace("profile = \"codex\"", "profile = \"codex\"\nbudget = \"200k tokens\""),
+    );
+    let mut found = Found { team: v1::Team { lead: "lead".to_owned(), ..v1::Team::default() }, ..Found::default() };
+    found.hosts.push(host(LOCAL, true, 4));
+    let mut state = State::Team(Box::new(found));
+    let first = plan(&file, &state);
+    let set = |step: &Step<'_>| matches!(step, Step::SetBudget(..));
+    assert_eq!(first.steps.iter().filter(|step| set(step)).count(), 2);
+    first.steps.iter().for_each(|step| apply(&file, step, &mut state));
+    let second = plan(&file, &state);
+    assert!(second.steps.is_empty() && second.kept.contains(&"budget of reviewer".to_owned()), "{second:?}");
+    let State::Team(found) = &mut state else { unreachable!() };
+    let reviewer = found.members.iter_mut().find(|there| there.name == "reviewer").unwrap();
+    reviewer.budget = Some(v1::Budget { tokens: 300_000, ..v1::Budget::default() });
+    let third = plan(&file, &state);
+    assert!(third.steps.is_empty());
+    let raised = "The budget of reviewer is \"300,000 tokens\", but \"200,000 tokens\" in the file.";
+    assert!(third.differences.contains(&raised.to_owned()), "{:?}", third.differences);
 }
