@@ -108,6 +108,134 @@ func (x *Usage) GetCostUsdMicros() uint64 {
 	return 0
 }
 
+// How much may be used. Zero means any amount.
+type Budget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cost, in millionths of a US dollar, as the program reports it. A program that reports no cost never reaches it.
+	CostUsdMicros uint64 `protobuf:"varint,1,opt,name=cost_usd_micros,json=costUsdMicros,proto3" json:"cost_usd_micros,omitempty"`
+	// Tokens that the model read and wrote, including those from a cache.
+	Tokens        uint64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Budget) GetCostUsdMicros() uint64 {
+	if x != nil {
+		return x.CostUsdMicros
+	}
+	return 0
+}
+
+func (x *Budget) GetTokens() uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+// A budget, and what was used of it.
+type BudgetUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True if it is the team's, false if it is the member's.
+	OfTeam bool `protobuf:"varint,1,opt,name=of_team,json=ofTeam,proto3" json:"of_team,omitempty"`
+	// The budget.
+	Budget *Budget `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
+	// The cost so far, over all lives.
+	CostUsdMicros uint64 `protobuf:"varint,3,opt,name=cost_usd_micros,json=costUsdMicros,proto3" json:"cost_usd_micros,omitempty"`
+	// The tokens so far, over all lives.
+	Tokens        uint64 `protobuf:"varint,4,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetUse) Reset() {
+	*x = BudgetUse{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetUse) ProtoMessage() {}
+
+func (x *BudgetUse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetUse.ProtoReflect.Descriptor instead.
+func (*BudgetUse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *BudgetUse) GetOfTeam() bool {
+	if x != nil {
+		return x.OfTeam
+	}
+	return false
+}
+
+func (x *BudgetUse) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *BudgetUse) GetCostUsdMicros() uint64 {
+	if x != nil {
+		return x.CostUsdMicros
+	}
+	return 0
+}
+
+func (x *BudgetUse) GetTokens() uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
 // Turns of a member's program that have failed in a row, up to and including the latest turn.
 type FailedTurns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -124,7 +252,7 @@ type FailedTurns struct {
 
 func (x *FailedTurns) Reset() {
 	*x = FailedTurns{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -136,7 +264,7 @@ func (x *FailedTurns) String() string {
 func (*FailedTurns) ProtoMessage() {}
 
 func (x *FailedTurns) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -149,7 +277,7 @@ func (x *FailedTurns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedTurns.ProtoReflect.Descriptor instead.
 func (*FailedTurns) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FailedTurns) GetCount() uint32 {
@@ -193,7 +321,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -205,7 +333,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -218,7 +346,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Program) GetVersion() string {
@@ -275,7 +403,7 @@ type ReportedProgram struct {
 
 func (x *ReportedProgram) Reset() {
 	*x = ReportedProgram{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +415,7 @@ func (x *ReportedProgram) String() string {
 func (*ReportedProgram) ProtoMessage() {}
 
 func (x *ReportedProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +428,7 @@ func (x *ReportedProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportedProgram.ProtoReflect.Descriptor instead.
 func (*ReportedProgram) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReportedProgram) GetVersion() string {
@@ -355,7 +483,7 @@ type ActivityLine struct {
 
 func (x *ActivityLine) Reset() {
 	*x = ActivityLine{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -367,7 +495,7 @@ func (x *ActivityLine) String() string {
 func (*ActivityLine) ProtoMessage() {}
 
 func (x *ActivityLine) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -380,7 +508,7 @@ func (x *ActivityLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityLine.ProtoReflect.Descriptor instead.
 func (*ActivityLine) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ActivityLine) GetSequence() uint64 {
@@ -424,7 +552,7 @@ type ReportedLine struct {
 
 func (x *ReportedLine) Reset() {
 	*x = ReportedLine{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +564,7 @@ func (x *ReportedLine) String() string {
 func (*ReportedLine) ProtoMessage() {}
 
 func (x *ReportedLine) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +577,7 @@ func (x *ReportedLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportedLine.ProtoReflect.Descriptor instead.
 func (*ReportedLine) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReportedLine) GetText() string {
@@ -496,7 +624,7 @@ type TurnEnded struct {
 
 func (x *TurnEnded) Reset() {
 	*x = TurnEnded{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +636,7 @@ func (x *TurnEnded) String() string {
 func (*TurnEnded) ProtoMessage() {}
 
 func (x *TurnEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +649,7 @@ func (x *TurnEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnEnded.ProtoReflect.Descriptor instead.
 func (*TurnEnded) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TurnEnded) GetTurn() uint64 {
@@ -613,7 +741,7 @@ type ReportedTurn struct {
 
 func (x *ReportedTurn) Reset() {
 	*x = ReportedTurn{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +753,7 @@ func (x *ReportedTurn) String() string {
 func (*ReportedTurn) ProtoMessage() {}
 
 func (x *ReportedTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +766,7 @@ func (x *ReportedTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportedTurn.ProtoReflect.Descriptor instead.
 func (*ReportedTurn) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReportedTurn) GetTurn() uint64 {
@@ -720,7 +848,7 @@ type ReportActivityRequest struct {
 
 func (x *ReportActivityRequest) Reset() {
 	*x = ReportActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +860,7 @@ func (x *ReportActivityRequest) String() string {
 func (*ReportActivityRequest) ProtoMessage() {}
 
 func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +873,7 @@ func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityRequest.ProtoReflect.Descriptor instead.
 func (*ReportActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReportActivityRequest) GetLines() []*ReportedLine {
@@ -792,14 +920,17 @@ func (x *ReportActivityRequest) GetTurn() *ReportedTurn {
 
 // The reply of TeamService.ReportActivity.
 type ReportActivityResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The budgets of the member and of its team, if they have any, after this report. The member's runner must end the turn once one
+	// of them is used up: the coordinator only counts.
+	Budgets       []*BudgetUse `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportActivityResponse) Reset() {
 	*x = ReportActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +942,7 @@ func (x *ReportActivityResponse) String() string {
 func (*ReportActivityResponse) ProtoMessage() {}
 
 func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +955,133 @@ func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityResponse.ProtoReflect.Descriptor instead.
 func (*ReportActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReportActivityResponse) GetBudgets() []*BudgetUse {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+// The request of TeamService.SetBudget.
+type SetBudgetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Optional. The member: see DirectMessage.recipient. Empty means the whole team.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// Optional. The budget. Absent or zero means that there is none any longer.
+	Budget *Budget `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Optional. If true, the budget is raised by this much. Fails with INVALID_FIELD if there is no budget of this kind.
+	Add           bool `protobuf:"varint,4,opt,name=add,proto3" json:"add,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBudgetRequest) Reset() {
+	*x = SetBudgetRequest{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBudgetRequest) ProtoMessage() {}
+
+func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBudgetRequest.ProtoReflect.Descriptor instead.
+func (*SetBudgetRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetBudgetRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *SetBudgetRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *SetBudgetRequest) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *SetBudgetRequest) GetAdd() bool {
+	if x != nil {
+		return x.Add
+	}
+	return false
+}
+
+// The reply of TeamService.SetBudget.
+type SetBudgetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The budget, and what was used of it.
+	Use           *BudgetUse `protobuf:"bytes,1,opt,name=use,proto3" json:"use,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBudgetResponse) Reset() {
+	*x = SetBudgetResponse{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBudgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBudgetResponse) ProtoMessage() {}
+
+func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBudgetResponse.ProtoReflect.Descriptor instead.
+func (*SetBudgetResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetBudgetResponse) GetUse() *BudgetUse {
+	if x != nil {
+		return x.Use
+	}
+	return nil
 }
 
 // The request of TeamService.ListActivity.
@@ -849,7 +1106,7 @@ type ListActivityRequest struct {
 
 func (x *ListActivityRequest) Reset() {
 	*x = ListActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[10]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1118,7 @@ func (x *ListActivityRequest) String() string {
 func (*ListActivityRequest) ProtoMessage() {}
 
 func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[10]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1131,7 @@ func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityRequest.ProtoReflect.Descriptor instead.
 func (*ListActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{10}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListActivityRequest) GetTeam() string {
@@ -934,7 +1191,7 @@ type ListActivityResponse struct {
 
 func (x *ListActivityResponse) Reset() {
 	*x = ListActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[11]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1203,7 @@ func (x *ListActivityResponse) String() string {
 func (*ListActivityResponse) ProtoMessage() {}
 
 func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[11]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1216,7 @@ func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityResponse.ProtoReflect.Descriptor instead.
 func (*ListActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{11}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListActivityResponse) GetLines() []*ActivityLine {
@@ -996,7 +1253,7 @@ type GetLastTurnRequest struct {
 
 func (x *GetLastTurnRequest) Reset() {
 	*x = GetLastTurnRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[12]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1265,7 @@ func (x *GetLastTurnRequest) String() string {
 func (*GetLastTurnRequest) ProtoMessage() {}
 
 func (x *GetLastTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[12]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1278,7 @@ func (x *GetLastTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetLastTurnRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{12}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetLastTurnRequest) GetTeam() string {
@@ -1049,7 +1306,7 @@ type GetLastTurnResponse struct {
 
 func (x *GetLastTurnResponse) Reset() {
 	*x = GetLastTurnResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[13]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1318,7 @@ func (x *GetLastTurnResponse) String() string {
 func (*GetLastTurnResponse) ProtoMessage() {}
 
 func (x *GetLastTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[13]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1331,7 @@ func (x *GetLastTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetLastTurnResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{13}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetLastTurnResponse) GetTurn() *TurnEnded {
@@ -1094,7 +1351,15 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\finput_tokens\x18\x02 \x01(\x04R\vinputTokens\x12.\n" +
 	"\x13cached_input_tokens\x18\x03 \x01(\x04R\x11cachedInputTokens\x12#\n" +
 	"\routput_tokens\x18\x04 \x01(\x04R\foutputTokens\x12&\n" +
-	"\x0fcost_usd_micros\x18\x05 \x01(\x04R\rcostUsdMicros\"k\n" +
+	"\x0fcost_usd_micros\x18\x05 \x01(\x04R\rcostUsdMicros\"H\n" +
+	"\x06Budget\x12&\n" +
+	"\x0fcost_usd_micros\x18\x01 \x01(\x04R\rcostUsdMicros\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\x04R\x06tokens\"\x91\x01\n" +
+	"\tBudgetUse\x12\x17\n" +
+	"\aof_team\x18\x01 \x01(\bR\x06ofTeam\x12+\n" +
+	"\x06budget\x18\x02 \x01(\v2\x13.teamwire.v1.BudgetR\x06budget\x12&\n" +
+	"\x0fcost_usd_micros\x18\x03 \x01(\x04R\rcostUsdMicros\x12\x16\n" +
+	"\x06tokens\x18\x04 \x01(\x04R\x06tokens\"k\n" +
 	"\vFailedTurns\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x120\n" +
@@ -1151,8 +1416,16 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12;\n" +
 	"\ffailed_turns\x18\x04 \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x126\n" +
 	"\aprogram\x18\x05 \x01(\v2\x1c.teamwire.v1.ReportedProgramR\aprogram\x12-\n" +
-	"\x04turn\x18\x06 \x01(\v2\x19.teamwire.v1.ReportedTurnR\x04turn\"\x18\n" +
-	"\x16ReportActivityResponse\"\xdd\x01\n" +
+	"\x04turn\x18\x06 \x01(\v2\x19.teamwire.v1.ReportedTurnR\x04turn\"J\n" +
+	"\x16ReportActivityResponse\x120\n" +
+	"\abudgets\x18\x01 \x03(\v2\x16.teamwire.v1.BudgetUseR\abudgets\"}\n" +
+	"\x10SetBudgetRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12+\n" +
+	"\x06budget\x18\x03 \x01(\v2\x13.teamwire.v1.BudgetR\x06budget\x12\x10\n" +
+	"\x03add\x18\x04 \x01(\bR\x03add\"=\n" +
+	"\x11SetBudgetResponse\x12(\n" +
+	"\x03use\x18\x01 \x01(\v2\x16.teamwire.v1.BudgetUseR\x03use\"\xdd\x01\n" +
 	"\x13ListActivityRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12%\n" +
@@ -1184,52 +1457,60 @@ func file_teamwire_v1_activity_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_activity_proto_rawDescData
 }
 
-var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_teamwire_v1_activity_proto_goTypes = []any{
 	(*Usage)(nil),                  // 0: teamwire.v1.Usage
-	(*FailedTurns)(nil),            // 1: teamwire.v1.FailedTurns
-	(*Program)(nil),                // 2: teamwire.v1.Program
-	(*ReportedProgram)(nil),        // 3: teamwire.v1.ReportedProgram
-	(*ActivityLine)(nil),           // 4: teamwire.v1.ActivityLine
-	(*ReportedLine)(nil),           // 5: teamwire.v1.ReportedLine
-	(*TurnEnded)(nil),              // 6: teamwire.v1.TurnEnded
-	(*ReportedTurn)(nil),           // 7: teamwire.v1.ReportedTurn
-	(*ReportActivityRequest)(nil),  // 8: teamwire.v1.ReportActivityRequest
-	(*ReportActivityResponse)(nil), // 9: teamwire.v1.ReportActivityResponse
-	(*ListActivityRequest)(nil),    // 10: teamwire.v1.ListActivityRequest
-	(*ListActivityResponse)(nil),   // 11: teamwire.v1.ListActivityResponse
-	(*GetLastTurnRequest)(nil),     // 12: teamwire.v1.GetLastTurnRequest
-	(*GetLastTurnResponse)(nil),    // 13: teamwire.v1.GetLastTurnResponse
-	(*timestamppb.Timestamp)(nil),  // 14: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
+	(*Budget)(nil),                 // 1: teamwire.v1.Budget
+	(*BudgetUse)(nil),              // 2: teamwire.v1.BudgetUse
+	(*FailedTurns)(nil),            // 3: teamwire.v1.FailedTurns
+	(*Program)(nil),                // 4: teamwire.v1.Program
+	(*ReportedProgram)(nil),        // 5: teamwire.v1.ReportedProgram
+	(*ActivityLine)(nil),           // 6: teamwire.v1.ActivityLine
+	(*ReportedLine)(nil),           // 7: teamwire.v1.ReportedLine
+	(*TurnEnded)(nil),              // 8: teamwire.v1.TurnEnded
+	(*ReportedTurn)(nil),           // 9: teamwire.v1.ReportedTurn
+	(*ReportActivityRequest)(nil),  // 10: teamwire.v1.ReportActivityRequest
+	(*ReportActivityResponse)(nil), // 11: teamwire.v1.ReportActivityResponse
+	(*SetBudgetRequest)(nil),       // 12: teamwire.v1.SetBudgetRequest
+	(*SetBudgetResponse)(nil),      // 13: teamwire.v1.SetBudgetResponse
+	(*ListActivityRequest)(nil),    // 14: teamwire.v1.ListActivityRequest
+	(*ListActivityResponse)(nil),   // 15: teamwire.v1.ListActivityResponse
+	(*GetLastTurnRequest)(nil),     // 16: teamwire.v1.GetLastTurnRequest
+	(*GetLastTurnResponse)(nil),    // 17: teamwire.v1.GetLastTurnResponse
+	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
 }
 var file_teamwire_v1_activity_proto_depIdxs = []int32{
-	14, // 0: teamwire.v1.FailedTurns.since:type_name -> google.protobuf.Timestamp
-	14, // 1: teamwire.v1.Program.turn_since:type_name -> google.protobuf.Timestamp
-	14, // 2: teamwire.v1.Program.tool_since:type_name -> google.protobuf.Timestamp
-	15, // 3: teamwire.v1.ReportedProgram.turn_age:type_name -> google.protobuf.Duration
-	15, // 4: teamwire.v1.ReportedProgram.tool_age:type_name -> google.protobuf.Duration
-	14, // 5: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
-	15, // 6: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
-	14, // 7: teamwire.v1.TurnEnded.started_at:type_name -> google.protobuf.Timestamp
-	14, // 8: teamwire.v1.TurnEnded.ended_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: teamwire.v1.TurnEnded.usage:type_name -> teamwire.v1.Usage
-	15, // 10: teamwire.v1.ReportedTurn.start_age:type_name -> google.protobuf.Duration
-	15, // 11: teamwire.v1.ReportedTurn.end_age:type_name -> google.protobuf.Duration
-	0,  // 12: teamwire.v1.ReportedTurn.usage:type_name -> teamwire.v1.Usage
-	5,  // 13: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
-	0,  // 14: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
-	1,  // 15: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
-	3,  // 16: teamwire.v1.ReportActivityRequest.program:type_name -> teamwire.v1.ReportedProgram
-	7,  // 17: teamwire.v1.ReportActivityRequest.turn:type_name -> teamwire.v1.ReportedTurn
-	15, // 18: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
-	4,  // 19: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
-	6,  // 20: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	1,  // 0: teamwire.v1.BudgetUse.budget:type_name -> teamwire.v1.Budget
+	18, // 1: teamwire.v1.FailedTurns.since:type_name -> google.protobuf.Timestamp
+	18, // 2: teamwire.v1.Program.turn_since:type_name -> google.protobuf.Timestamp
+	18, // 3: teamwire.v1.Program.tool_since:type_name -> google.protobuf.Timestamp
+	19, // 4: teamwire.v1.ReportedProgram.turn_age:type_name -> google.protobuf.Duration
+	19, // 5: teamwire.v1.ReportedProgram.tool_age:type_name -> google.protobuf.Duration
+	18, // 6: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
+	19, // 7: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
+	18, // 8: teamwire.v1.TurnEnded.started_at:type_name -> google.protobuf.Timestamp
+	18, // 9: teamwire.v1.TurnEnded.ended_at:type_name -> google.protobuf.Timestamp
+	0,  // 10: teamwire.v1.TurnEnded.usage:type_name -> teamwire.v1.Usage
+	19, // 11: teamwire.v1.ReportedTurn.start_age:type_name -> google.protobuf.Duration
+	19, // 12: teamwire.v1.ReportedTurn.end_age:type_name -> google.protobuf.Duration
+	0,  // 13: teamwire.v1.ReportedTurn.usage:type_name -> teamwire.v1.Usage
+	7,  // 14: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
+	0,  // 15: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
+	3,  // 16: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
+	5,  // 17: teamwire.v1.ReportActivityRequest.program:type_name -> teamwire.v1.ReportedProgram
+	9,  // 18: teamwire.v1.ReportActivityRequest.turn:type_name -> teamwire.v1.ReportedTurn
+	2,  // 19: teamwire.v1.ReportActivityResponse.budgets:type_name -> teamwire.v1.BudgetUse
+	1,  // 20: teamwire.v1.SetBudgetRequest.budget:type_name -> teamwire.v1.Budget
+	2,  // 21: teamwire.v1.SetBudgetResponse.use:type_name -> teamwire.v1.BudgetUse
+	19, // 22: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
+	6,  // 23: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
+	8,  // 24: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_activity_proto_init() }
@@ -1244,7 +1525,7 @@ func file_teamwire_v1_activity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_activity_proto_rawDesc), len(file_teamwire_v1_activity_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

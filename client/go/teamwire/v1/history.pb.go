@@ -176,6 +176,63 @@ func (TaskEventKind) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{1}
 }
 
+// What happened to a permission rule.
+type PermissionEventKind int32
+
+const (
+	// Never sent.
+	PermissionEventKind_PERMISSION_EVENT_KIND_UNSPECIFIED PermissionEventKind = 0
+	// It was added.
+	PermissionEventKind_PERMISSION_EVENT_KIND_ADDED PermissionEventKind = 1
+	// It was revoked.
+	PermissionEventKind_PERMISSION_EVENT_KIND_REVOKED PermissionEventKind = 2
+	// It has permitted something that PermissionEvent.actor asked for.
+	PermissionEventKind_PERMISSION_EVENT_KIND_USED PermissionEventKind = 3
+)
+
+// Enum value maps for PermissionEventKind.
+var (
+	PermissionEventKind_name = map[int32]string{
+		0: "PERMISSION_EVENT_KIND_UNSPECIFIED",
+		1: "PERMISSION_EVENT_KIND_ADDED",
+		2: "PERMISSION_EVENT_KIND_REVOKED",
+		3: "PERMISSION_EVENT_KIND_USED",
+	}
+	PermissionEventKind_value = map[string]int32{
+		"PERMISSION_EVENT_KIND_UNSPECIFIED": 0,
+		"PERMISSION_EVENT_KIND_ADDED":       1,
+		"PERMISSION_EVENT_KIND_REVOKED":     2,
+		"PERMISSION_EVENT_KIND_USED":        3,
+	}
+)
+
+func (x PermissionEventKind) Enum() *PermissionEventKind {
+	p := new(PermissionEventKind)
+	*p = x
+	return p
+}
+
+func (x PermissionEventKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PermissionEventKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_history_proto_enumTypes[2].Descriptor()
+}
+
+func (PermissionEventKind) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_history_proto_enumTypes[2]
+}
+
+func (x PermissionEventKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PermissionEventKind.Descriptor instead.
+func (PermissionEventKind) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{2}
+}
+
 // Something that happened to a team.
 type TeamEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -513,6 +570,80 @@ func (x *TaskEvent) GetDetail() string {
 	return ""
 }
 
+// A permission rule was added, revoked or used.
+type PermissionEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	Kind PermissionEventKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.PermissionEventKind" json:"kind,omitempty"`
+	// Who did it. With PERMISSION_EVENT_KIND_USED, the member that was permitted something. With PERMISSION_EVENT_KIND_REVOKED, the
+	// coordinator if the member that the rule was for was deleted.
+	Actor *Sender `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The rule.
+	Rule *PermissionRule `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	// With PERMISSION_EVENT_KIND_USED: the command or the paths. Of a long text, the beginning and the end, up to 1,000 bytes.
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermissionEvent) Reset() {
+	*x = PermissionEvent{}
+	mi := &file_teamwire_v1_history_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionEvent) ProtoMessage() {}
+
+func (x *PermissionEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_history_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionEvent.ProtoReflect.Descriptor instead.
+func (*PermissionEvent) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PermissionEvent) GetKind() PermissionEventKind {
+	if x != nil {
+		return x.Kind
+	}
+	return PermissionEventKind_PERMISSION_EVENT_KIND_UNSPECIFIED
+}
+
+func (x *PermissionEvent) GetActor() *Sender {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+func (x *PermissionEvent) GetRule() *PermissionRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+func (x *PermissionEvent) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // One entry of the history.
 type HistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -532,6 +663,7 @@ type HistoryEntry struct {
 	//	*HistoryEntry_Team
 	//	*HistoryEntry_DeadLetter
 	//	*HistoryEntry_Task
+	//	*HistoryEntry_Permission
 	Event         isHistoryEntry_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -539,7 +671,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_teamwire_v1_history_proto_msgTypes[4]
+	mi := &file_teamwire_v1_history_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +683,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_history_proto_msgTypes[4]
+	mi := &file_teamwire_v1_history_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +696,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HistoryEntry) GetSequence() uint64 {
@@ -649,6 +781,15 @@ func (x *HistoryEntry) GetTask() *TaskEvent {
 	return nil
 }
 
+func (x *HistoryEntry) GetPermission() *PermissionEvent {
+	if x != nil {
+		if x, ok := x.Event.(*HistoryEntry_Permission); ok {
+			return x.Permission
+		}
+	}
+	return nil
+}
+
 type isHistoryEntry_Event interface {
 	isHistoryEntry_Event()
 }
@@ -683,6 +824,11 @@ type HistoryEntry_Task struct {
 	Task *TaskEvent `protobuf:"bytes,26,opt,name=task,proto3,oneof"`
 }
 
+type HistoryEntry_Permission struct {
+	// A permission rule was added, revoked or used. A teammate does not see what other members have used one for.
+	Permission *PermissionEvent `protobuf:"bytes,27,opt,name=permission,proto3,oneof"`
+}
+
 func (*HistoryEntry_Message) isHistoryEntry_Event() {}
 
 func (*HistoryEntry_Decision) isHistoryEntry_Event() {}
@@ -695,6 +841,8 @@ func (*HistoryEntry_DeadLetter) isHistoryEntry_Event() {}
 
 func (*HistoryEntry_Task) isHistoryEntry_Event() {}
 
+func (*HistoryEntry_Permission) isHistoryEntry_Event() {}
+
 // Which entries to return.
 type HistoryFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -705,8 +853,8 @@ type HistoryFilter struct {
 	// Optional. If true, messages come with their receipts.
 	IncludeReceipts bool `protobuf:"varint,3,opt,name=include_receipts,json=includeReceipts,proto3" json:"include_receipts,omitempty"`
 	// Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
-	// the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty
-	// means all.
+	// the tool of a permission request or a permission rule, in the subject of a task, or in the detail of an event. 1 to 200
+	// characters. Empty means all.
 	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -714,7 +862,7 @@ type HistoryFilter struct {
 
 func (x *HistoryFilter) Reset() {
 	*x = HistoryFilter{}
-	mi := &file_teamwire_v1_history_proto_msgTypes[5]
+	mi := &file_teamwire_v1_history_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +874,7 @@ func (x *HistoryFilter) String() string {
 func (*HistoryFilter) ProtoMessage() {}
 
 func (x *HistoryFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_history_proto_msgTypes[5]
+	mi := &file_teamwire_v1_history_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +887,7 @@ func (x *HistoryFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryFilter.ProtoReflect.Descriptor instead.
 func (*HistoryFilter) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HistoryFilter) GetMember() string {
@@ -793,7 +941,7 @@ type ListHistoryRequest struct {
 
 func (x *ListHistoryRequest) Reset() {
 	*x = ListHistoryRequest{}
-	mi := &file_teamwire_v1_history_proto_msgTypes[6]
+	mi := &file_teamwire_v1_history_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +953,7 @@ func (x *ListHistoryRequest) String() string {
 func (*ListHistoryRequest) ProtoMessage() {}
 
 func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_history_proto_msgTypes[6]
+	mi := &file_teamwire_v1_history_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +966,7 @@ func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListHistoryRequest) GetTeam() string {
@@ -879,7 +1027,7 @@ type ListHistoryResponse struct {
 
 func (x *ListHistoryResponse) Reset() {
 	*x = ListHistoryResponse{}
-	mi := &file_teamwire_v1_history_proto_msgTypes[7]
+	mi := &file_teamwire_v1_history_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1039,7 @@ func (x *ListHistoryResponse) String() string {
 func (*ListHistoryResponse) ProtoMessage() {}
 
 func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_history_proto_msgTypes[7]
+	mi := &file_teamwire_v1_history_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1052,7 @@ func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListHistoryResponse) GetEntries() []*HistoryEntry {
@@ -943,7 +1091,7 @@ type FollowHistoryRequest struct {
 
 func (x *FollowHistoryRequest) Reset() {
 	*x = FollowHistoryRequest{}
-	mi := &file_teamwire_v1_history_proto_msgTypes[8]
+	mi := &file_teamwire_v1_history_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1103,7 @@ func (x *FollowHistoryRequest) String() string {
 func (*FollowHistoryRequest) ProtoMessage() {}
 
 func (x *FollowHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_history_proto_msgTypes[8]
+	mi := &file_teamwire_v1_history_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1116,7 @@ func (x *FollowHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowHistoryRequest.ProtoReflect.Descriptor instead.
 func (*FollowHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FollowHistoryRequest) GetTeam() string {
@@ -1006,7 +1154,7 @@ type FollowHistoryResponse struct {
 
 func (x *FollowHistoryResponse) Reset() {
 	*x = FollowHistoryResponse{}
-	mi := &file_teamwire_v1_history_proto_msgTypes[9]
+	mi := &file_teamwire_v1_history_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1166,7 @@ func (x *FollowHistoryResponse) String() string {
 func (*FollowHistoryResponse) ProtoMessage() {}
 
 func (x *FollowHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_history_proto_msgTypes[9]
+	mi := &file_teamwire_v1_history_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1179,7 @@ func (x *FollowHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowHistoryResponse.ProtoReflect.Descriptor instead.
 func (*FollowHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_history_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FollowHistoryResponse) GetEntry() *HistoryEntry {
@@ -1080,7 +1228,12 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x05actor\x18\x04 \x01(\v2\x13.teamwire.v1.SenderR\x05actor\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x1a\n" +
 	"\battempts\x18\x06 \x01(\rR\battempts\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"\xc8\x03\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"\xbb\x01\n" +
+	"\x0fPermissionEvent\x124\n" +
+	"\x04kind\x18\x01 \x01(\x0e2 .teamwire.v1.PermissionEventKindR\x04kind\x12)\n" +
+	"\x05actor\x18\x02 \x01(\v2\x13.teamwire.v1.SenderR\x05actor\x12/\n" +
+	"\x04rule\x18\x03 \x01(\v2\x1b.teamwire.v1.PermissionRuleR\x04rule\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x88\x04\n" +
 	"\fHistoryEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
@@ -1091,7 +1244,10 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x04team\x18\x18 \x01(\v2\x16.teamwire.v1.TeamEventH\x00R\x04team\x12?\n" +
 	"\vdead_letter\x18\x19 \x01(\v2\x1c.teamwire.v1.DeadLetterEventH\x00R\n" +
 	"deadLetter\x12,\n" +
-	"\x04task\x18\x1a \x01(\v2\x16.teamwire.v1.TaskEventH\x00R\x04taskB\a\n" +
+	"\x04task\x18\x1a \x01(\v2\x16.teamwire.v1.TaskEventH\x00R\x04task\x12>\n" +
+	"\n" +
+	"permission\x18\x1b \x01(\v2\x1c.teamwire.v1.PermissionEventH\x00R\n" +
+	"permissionB\a\n" +
 	"\x05event\"\x8b\x01\n" +
 	"\rHistoryFilter\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12#\n" +
@@ -1135,7 +1291,12 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x19TASK_EVENT_KIND_COMPLETED\x10\x05\x12\x1c\n" +
 	"\x18TASK_EVENT_KIND_RELEASED\x10\x06\x12\x1a\n" +
 	"\x16TASK_EVENT_KIND_LAPSED\x10\a\x12\x1b\n" +
-	"\x17TASK_EVENT_KIND_DELETED\x10\b2\xdc\x01\n" +
+	"\x17TASK_EVENT_KIND_DELETED\x10\b*\xa0\x01\n" +
+	"\x13PermissionEventKind\x12%\n" +
+	"!PERMISSION_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bPERMISSION_EVENT_KIND_ADDED\x10\x01\x12!\n" +
+	"\x1dPERMISSION_EVENT_KIND_REVOKED\x10\x02\x12\x1e\n" +
+	"\x1aPERMISSION_EVENT_KIND_USED\x10\x032\xdc\x01\n" +
 	"\x0eHistoryService\x12`\n" +
 	"\vListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\"\x0e\x8a\xb5\x18\a\n" +
 	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12h\n" +
@@ -1155,62 +1316,69 @@ func file_teamwire_v1_history_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_history_proto_rawDescData
 }
 
-var file_teamwire_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_teamwire_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_teamwire_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_teamwire_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_teamwire_v1_history_proto_goTypes = []any{
 	(TeamEventKind)(0),            // 0: teamwire.v1.TeamEventKind
 	(TaskEventKind)(0),            // 1: teamwire.v1.TaskEventKind
-	(*TeamEvent)(nil),             // 2: teamwire.v1.TeamEvent
-	(*MemberEvent)(nil),           // 3: teamwire.v1.MemberEvent
-	(*DeadLetterEvent)(nil),       // 4: teamwire.v1.DeadLetterEvent
-	(*TaskEvent)(nil),             // 5: teamwire.v1.TaskEvent
-	(*HistoryEntry)(nil),          // 6: teamwire.v1.HistoryEntry
-	(*HistoryFilter)(nil),         // 7: teamwire.v1.HistoryFilter
-	(*ListHistoryRequest)(nil),    // 8: teamwire.v1.ListHistoryRequest
-	(*ListHistoryResponse)(nil),   // 9: teamwire.v1.ListHistoryResponse
-	(*FollowHistoryRequest)(nil),  // 10: teamwire.v1.FollowHistoryRequest
-	(*FollowHistoryResponse)(nil), // 11: teamwire.v1.FollowHistoryResponse
-	(*Sender)(nil),                // 12: teamwire.v1.Sender
-	(CredentialKind)(0),           // 13: teamwire.v1.CredentialKind
-	(MemberState)(0),              // 14: teamwire.v1.MemberState
-	(*ExitReport)(nil),            // 15: teamwire.v1.ExitReport
-	(DeadLetterCause)(0),          // 16: teamwire.v1.DeadLetterCause
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*Receipt)(nil),               // 18: teamwire.v1.Receipt
-	(*Message)(nil),               // 19: teamwire.v1.Message
-	(*Request)(nil),               // 20: teamwire.v1.Request
+	(PermissionEventKind)(0),      // 2: teamwire.v1.PermissionEventKind
+	(*TeamEvent)(nil),             // 3: teamwire.v1.TeamEvent
+	(*MemberEvent)(nil),           // 4: teamwire.v1.MemberEvent
+	(*DeadLetterEvent)(nil),       // 5: teamwire.v1.DeadLetterEvent
+	(*TaskEvent)(nil),             // 6: teamwire.v1.TaskEvent
+	(*PermissionEvent)(nil),       // 7: teamwire.v1.PermissionEvent
+	(*HistoryEntry)(nil),          // 8: teamwire.v1.HistoryEntry
+	(*HistoryFilter)(nil),         // 9: teamwire.v1.HistoryFilter
+	(*ListHistoryRequest)(nil),    // 10: teamwire.v1.ListHistoryRequest
+	(*ListHistoryResponse)(nil),   // 11: teamwire.v1.ListHistoryResponse
+	(*FollowHistoryRequest)(nil),  // 12: teamwire.v1.FollowHistoryRequest
+	(*FollowHistoryResponse)(nil), // 13: teamwire.v1.FollowHistoryResponse
+	(*Sender)(nil),                // 14: teamwire.v1.Sender
+	(CredentialKind)(0),           // 15: teamwire.v1.CredentialKind
+	(MemberState)(0),              // 16: teamwire.v1.MemberState
+	(*ExitReport)(nil),            // 17: teamwire.v1.ExitReport
+	(DeadLetterCause)(0),          // 18: teamwire.v1.DeadLetterCause
+	(*PermissionRule)(nil),        // 19: teamwire.v1.PermissionRule
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*Receipt)(nil),               // 21: teamwire.v1.Receipt
+	(*Message)(nil),               // 22: teamwire.v1.Message
+	(*Request)(nil),               // 23: teamwire.v1.Request
 }
 var file_teamwire_v1_history_proto_depIdxs = []int32{
 	0,  // 0: teamwire.v1.TeamEvent.kind:type_name -> teamwire.v1.TeamEventKind
-	12, // 1: teamwire.v1.TeamEvent.actor:type_name -> teamwire.v1.Sender
-	13, // 2: teamwire.v1.TeamEvent.credential:type_name -> teamwire.v1.CredentialKind
-	14, // 3: teamwire.v1.MemberEvent.state:type_name -> teamwire.v1.MemberState
-	15, // 4: teamwire.v1.MemberEvent.exit:type_name -> teamwire.v1.ExitReport
-	12, // 5: teamwire.v1.MemberEvent.forced_by:type_name -> teamwire.v1.Sender
-	16, // 6: teamwire.v1.DeadLetterEvent.cause:type_name -> teamwire.v1.DeadLetterCause
+	14, // 1: teamwire.v1.TeamEvent.actor:type_name -> teamwire.v1.Sender
+	15, // 2: teamwire.v1.TeamEvent.credential:type_name -> teamwire.v1.CredentialKind
+	16, // 3: teamwire.v1.MemberEvent.state:type_name -> teamwire.v1.MemberState
+	17, // 4: teamwire.v1.MemberEvent.exit:type_name -> teamwire.v1.ExitReport
+	14, // 5: teamwire.v1.MemberEvent.forced_by:type_name -> teamwire.v1.Sender
+	18, // 6: teamwire.v1.DeadLetterEvent.cause:type_name -> teamwire.v1.DeadLetterCause
 	1,  // 7: teamwire.v1.TaskEvent.kind:type_name -> teamwire.v1.TaskEventKind
-	12, // 8: teamwire.v1.TaskEvent.actor:type_name -> teamwire.v1.Sender
-	17, // 9: teamwire.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
-	18, // 10: teamwire.v1.HistoryEntry.receipts:type_name -> teamwire.v1.Receipt
-	19, // 11: teamwire.v1.HistoryEntry.message:type_name -> teamwire.v1.Message
-	20, // 12: teamwire.v1.HistoryEntry.decision:type_name -> teamwire.v1.Request
-	3,  // 13: teamwire.v1.HistoryEntry.member:type_name -> teamwire.v1.MemberEvent
-	2,  // 14: teamwire.v1.HistoryEntry.team:type_name -> teamwire.v1.TeamEvent
-	4,  // 15: teamwire.v1.HistoryEntry.dead_letter:type_name -> teamwire.v1.DeadLetterEvent
-	5,  // 16: teamwire.v1.HistoryEntry.task:type_name -> teamwire.v1.TaskEvent
-	7,  // 17: teamwire.v1.ListHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
-	6,  // 18: teamwire.v1.ListHistoryResponse.entries:type_name -> teamwire.v1.HistoryEntry
-	7,  // 19: teamwire.v1.FollowHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
-	6,  // 20: teamwire.v1.FollowHistoryResponse.entry:type_name -> teamwire.v1.HistoryEntry
-	8,  // 21: teamwire.v1.HistoryService.ListHistory:input_type -> teamwire.v1.ListHistoryRequest
-	10, // 22: teamwire.v1.HistoryService.FollowHistory:input_type -> teamwire.v1.FollowHistoryRequest
-	9,  // 23: teamwire.v1.HistoryService.ListHistory:output_type -> teamwire.v1.ListHistoryResponse
-	11, // 24: teamwire.v1.HistoryService.FollowHistory:output_type -> teamwire.v1.FollowHistoryResponse
-	23, // [23:25] is the sub-list for method output_type
-	21, // [21:23] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	14, // 8: teamwire.v1.TaskEvent.actor:type_name -> teamwire.v1.Sender
+	2,  // 9: teamwire.v1.PermissionEvent.kind:type_name -> teamwire.v1.PermissionEventKind
+	14, // 10: teamwire.v1.PermissionEvent.actor:type_name -> teamwire.v1.Sender
+	19, // 11: teamwire.v1.PermissionEvent.rule:type_name -> teamwire.v1.PermissionRule
+	20, // 12: teamwire.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
+	21, // 13: teamwire.v1.HistoryEntry.receipts:type_name -> teamwire.v1.Receipt
+	22, // 14: teamwire.v1.HistoryEntry.message:type_name -> teamwire.v1.Message
+	23, // 15: teamwire.v1.HistoryEntry.decision:type_name -> teamwire.v1.Request
+	4,  // 16: teamwire.v1.HistoryEntry.member:type_name -> teamwire.v1.MemberEvent
+	3,  // 17: teamwire.v1.HistoryEntry.team:type_name -> teamwire.v1.TeamEvent
+	5,  // 18: teamwire.v1.HistoryEntry.dead_letter:type_name -> teamwire.v1.DeadLetterEvent
+	6,  // 19: teamwire.v1.HistoryEntry.task:type_name -> teamwire.v1.TaskEvent
+	7,  // 20: teamwire.v1.HistoryEntry.permission:type_name -> teamwire.v1.PermissionEvent
+	9,  // 21: teamwire.v1.ListHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
+	8,  // 22: teamwire.v1.ListHistoryResponse.entries:type_name -> teamwire.v1.HistoryEntry
+	9,  // 23: teamwire.v1.FollowHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
+	8,  // 24: teamwire.v1.FollowHistoryResponse.entry:type_name -> teamwire.v1.HistoryEntry
+	10, // 25: teamwire.v1.HistoryService.ListHistory:input_type -> teamwire.v1.ListHistoryRequest
+	12, // 26: teamwire.v1.HistoryService.FollowHistory:input_type -> teamwire.v1.FollowHistoryRequest
+	11, // 27: teamwire.v1.HistoryService.ListHistory:output_type -> teamwire.v1.ListHistoryResponse
+	13, // 28: teamwire.v1.HistoryService.FollowHistory:output_type -> teamwire.v1.FollowHistoryResponse
+	27, // [27:29] is the sub-list for method output_type
+	25, // [25:27] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_history_proto_init() }
@@ -1223,21 +1391,22 @@ func file_teamwire_v1_history_proto_init() {
 	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_request_proto_init()
 	file_teamwire_v1_team_proto_init()
-	file_teamwire_v1_history_proto_msgTypes[4].OneofWrappers = []any{
+	file_teamwire_v1_history_proto_msgTypes[5].OneofWrappers = []any{
 		(*HistoryEntry_Message)(nil),
 		(*HistoryEntry_Decision)(nil),
 		(*HistoryEntry_Member)(nil),
 		(*HistoryEntry_Team)(nil),
 		(*HistoryEntry_DeadLetter)(nil),
 		(*HistoryEntry_Task)(nil),
+		(*HistoryEntry_Permission)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_history_proto_rawDesc), len(file_teamwire_v1_history_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   10,
+			NumEnums:      3,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

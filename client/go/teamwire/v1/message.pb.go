@@ -1006,7 +1006,10 @@ type PermissionRequest struct {
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Optional. How long until the request expires, 1 s to 30 days. Absent means 10 min (the coordinator's
 	// `permission_deadline`).
-	Ttl           *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Optional. What the tool would do, in the form that permission rules match, so that the answerer can add a rule for it.
+	// Absent if no rule may ever match it.
+	ToolUse       *ToolUse `protobuf:"bytes,6,opt,name=tool_use,json=toolUse,proto3" json:"tool_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1076,6 +1079,78 @@ func (x *PermissionRequest) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *PermissionRequest) GetToolUse() *ToolUse {
+	if x != nil {
+		return x.ToolUse
+	}
+	return nil
+}
+
+// What a tool would do, in the form that permission rules match (see PermissionRule). Without a command and without paths, it is
+// a tool that does neither, and only a rule for the tool as a whole matches it. At most 16 KiB in all.
+type ToolUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. The command line that a shell would read, without the shell that the program starts for it. Up to 4,096 bytes.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Optional. The absolute paths of all files that the tool would read or change. Up to 64.
+	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Optional. The absolute path of the member's working directory, to which relative paths in rules refer.
+	Directory     string `protobuf:"bytes,3,opt,name=directory,proto3" json:"directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolUse) Reset() {
+	*x = ToolUse{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolUse) ProtoMessage() {}
+
+func (x *ToolUse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolUse.ProtoReflect.Descriptor instead.
+func (*ToolUse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ToolUse) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *ToolUse) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *ToolUse) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
 // Answers a permission request. Only the member that was asked, the lead and the operator may send it, and never the member
 // that made the request. The answer goes to the member that made the request.
 type PermissionResponse struct {
@@ -1085,14 +1160,17 @@ type PermissionResponse struct {
 	// Required; set it even if it is false. If it is not set, the call fails.
 	Approve *bool `protobuf:"varint,2,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
 	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Optional. If the lead or the operator approves a request for the tool `budget`, by how much each budget of the member and the
+	// team is raised that is used up. Absent: each by itself once more. Ignored otherwise.
+	AddBudget     *Budget `protobuf:"bytes,4,opt,name=add_budget,json=addBudget,proto3" json:"add_budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PermissionResponse) Reset() {
 	*x = PermissionResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	mi := &file_teamwire_v1_message_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1182,7 @@ func (x *PermissionResponse) String() string {
 func (*PermissionResponse) ProtoMessage() {}
 
 func (x *PermissionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	mi := &file_teamwire_v1_message_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1195,7 @@ func (x *PermissionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionResponse.ProtoReflect.Descriptor instead.
 func (*PermissionResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PermissionResponse) GetRequestId() string {
@@ -1141,6 +1219,13 @@ func (x *PermissionResponse) GetReason() string {
 	return ""
 }
 
+func (x *PermissionResponse) GetAddBudget() *Budget {
+	if x != nil {
+		return x.AddBudget
+	}
+	return nil
+}
+
 // An order for a host to start a member. HostService.Spawn makes it; HostService.TakeOrder gives the host what it needs to
 // start the member.
 type SpawnOrder struct {
@@ -1159,7 +1244,7 @@ type SpawnOrder struct {
 
 func (x *SpawnOrder) Reset() {
 	*x = SpawnOrder{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1256,7 @@ func (x *SpawnOrder) String() string {
 func (*SpawnOrder) ProtoMessage() {}
 
 func (x *SpawnOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1269,7 @@ func (x *SpawnOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnOrder.ProtoReflect.Descriptor instead.
 func (*SpawnOrder) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SpawnOrder) GetRecipient() string {
@@ -1240,7 +1325,7 @@ type SpawnTerms struct {
 
 func (x *SpawnTerms) Reset() {
 	*x = SpawnTerms{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1337,7 @@ func (x *SpawnTerms) String() string {
 func (*SpawnTerms) ProtoMessage() {}
 
 func (x *SpawnTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1350,7 @@ func (x *SpawnTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnTerms.ProtoReflect.Descriptor instead.
 func (*SpawnTerms) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SpawnTerms) GetProfile() string {
@@ -1343,7 +1428,7 @@ type TaskSummary struct {
 
 func (x *TaskSummary) Reset() {
 	*x = TaskSummary{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1440,7 @@ func (x *TaskSummary) String() string {
 func (*TaskSummary) ProtoMessage() {}
 
 func (x *TaskSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1453,7 @@ func (x *TaskSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSummary.ProtoReflect.Descriptor instead.
 func (*TaskSummary) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TaskSummary) GetId() uint64 {
@@ -1442,7 +1527,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1539,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1552,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Notice) GetKind() NoticeKind {
@@ -1568,7 +1653,7 @@ type ExitReport struct {
 
 func (x *ExitReport) Reset() {
 	*x = ExitReport{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1665,7 @@ func (x *ExitReport) String() string {
 func (*ExitReport) ProtoMessage() {}
 
 func (x *ExitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1678,7 @@ func (x *ExitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitReport.ProtoReflect.Descriptor instead.
 func (*ExitReport) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExitReport) GetCode() int32 {
@@ -1655,7 +1740,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1752,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1765,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Attachment) GetUri() string {
@@ -1725,7 +1810,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1822,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1835,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Sender) GetKind() SenderKind {
@@ -1826,7 +1911,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1923,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1936,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Message) GetId() string {
@@ -2171,7 +2256,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2268,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2281,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SendRequest) GetTeam() string {
@@ -2413,7 +2498,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2510,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2523,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -2518,7 +2603,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2615,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2628,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StreamRequest) GetInstanceId() string {
@@ -2593,7 +2678,7 @@ type StreamResponse struct {
 
 func (x *StreamResponse) Reset() {
 	*x = StreamResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2690,7 @@ func (x *StreamResponse) String() string {
 func (*StreamResponse) ProtoMessage() {}
 
 func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2703,7 @@ func (x *StreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
 func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StreamResponse) GetFrame() isStreamResponse_Frame {
@@ -2736,7 +2821,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2833,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +2846,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionOpened) GetSessionId() string {
@@ -2829,7 +2914,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2926,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2939,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Delivery) GetSequence() uint64 {
@@ -2889,7 +2974,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +2986,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +2999,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Heartbeat) GetServerTime() *timestamppb.Timestamp {
@@ -2939,7 +3024,7 @@ type SessionClosing struct {
 
 func (x *SessionClosing) Reset() {
 	*x = SessionClosing{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3036,7 @@ func (x *SessionClosing) String() string {
 func (*SessionClosing) ProtoMessage() {}
 
 func (x *SessionClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3049,7 @@ func (x *SessionClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosing.ProtoReflect.Descriptor instead.
 func (*SessionClosing) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionClosing) GetReason() CloseReason {
@@ -3002,7 +3087,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3099,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3112,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AckRequest) GetSessionId() string {
@@ -3055,7 +3140,7 @@ type AckResponse struct {
 
 func (x *AckResponse) Reset() {
 	*x = AckResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3152,7 @@ func (x *AckResponse) String() string {
 func (*AckResponse) ProtoMessage() {}
 
 func (x *AckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3165,7 @@ func (x *AckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResponse.ProtoReflect.Descriptor instead.
 func (*AckResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AckResponse) GetAcked() uint32 {
@@ -3103,7 +3188,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3200,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3213,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMessageRequest) GetTeam() string {
@@ -3158,7 +3243,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3255,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3268,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetMessageResponse) GetMessage() *Message {
@@ -3225,7 +3310,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3322,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3335,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Receipt) GetRecipient() string {
@@ -3326,7 +3411,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[29]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3423,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[29]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3436,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{29}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListInboxRequest) GetPageSize() uint32 {
@@ -3397,7 +3482,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[30]
+	mi := &file_teamwire_v1_message_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3494,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[30]
+	mi := &file_teamwire_v1_message_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3507,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{30}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListInboxResponse) GetDeliveries() []*Delivery {
@@ -3450,7 +3535,7 @@ var File_teamwire_v1_message_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"a\n" +
+	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"a\n" +
 	"\rDirectMessage\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x18\n" +
@@ -3480,18 +3565,25 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\aapprove\x18\x03 \x01(\bH\x00R\aapprove\x88\x01\x01\x12\x1a\n" +
 	"\bfeedback\x18\x04 \x01(\tR\bfeedbackB\n" +
 	"\n" +
-	"\b_approve\"\xa4\x01\n" +
+	"\b_approve\"\xd5\x01\n" +
 	"\x11PermissionRequest\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x18\n" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12+\n" +
-	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"v\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12/\n" +
+	"\btool_use\x18\x06 \x01(\v2\x14.teamwire.v1.ToolUseR\atoolUse\"W\n" +
+	"\aToolUse\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x1c\n" +
+	"\tdirectory\x18\x03 \x01(\tR\tdirectory\"\xaa\x01\n" +
 	"\x12PermissionResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
 	"\aapprove\x18\x02 \x01(\bH\x00R\aapprove\x88\x01\x01\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reasonB\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x122\n" +
+	"\n" +
+	"add_budget\x18\x04 \x01(\v2\x13.teamwire.v1.BudgetR\taddBudgetB\n" +
 	"\n" +
 	"\b_approve\"\x8b\x01\n" +
 	"\n" +
@@ -3806,7 +3898,7 @@ func file_teamwire_v1_message_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_teamwire_v1_message_proto_goTypes = []any{
 	(RestartPolicy)(0),            // 0: teamwire.v1.RestartPolicy
 	(NoticeKind)(0),               // 1: teamwire.v1.NoticeKind
@@ -3823,108 +3915,112 @@ var file_teamwire_v1_message_proto_goTypes = []any{
 	(*PlanApprovalRequest)(nil),   // 12: teamwire.v1.PlanApprovalRequest
 	(*PlanApprovalResponse)(nil),  // 13: teamwire.v1.PlanApprovalResponse
 	(*PermissionRequest)(nil),     // 14: teamwire.v1.PermissionRequest
-	(*PermissionResponse)(nil),    // 15: teamwire.v1.PermissionResponse
-	(*SpawnOrder)(nil),            // 16: teamwire.v1.SpawnOrder
-	(*SpawnTerms)(nil),            // 17: teamwire.v1.SpawnTerms
-	(*TaskSummary)(nil),           // 18: teamwire.v1.TaskSummary
-	(*Notice)(nil),                // 19: teamwire.v1.Notice
-	(*ExitReport)(nil),            // 20: teamwire.v1.ExitReport
-	(*Attachment)(nil),            // 21: teamwire.v1.Attachment
-	(*Sender)(nil),                // 22: teamwire.v1.Sender
-	(*Message)(nil),               // 23: teamwire.v1.Message
-	(*SendRequest)(nil),           // 24: teamwire.v1.SendRequest
-	(*SendResponse)(nil),          // 25: teamwire.v1.SendResponse
-	(*StreamRequest)(nil),         // 26: teamwire.v1.StreamRequest
-	(*StreamResponse)(nil),        // 27: teamwire.v1.StreamResponse
-	(*SessionOpened)(nil),         // 28: teamwire.v1.SessionOpened
-	(*Delivery)(nil),              // 29: teamwire.v1.Delivery
-	(*Heartbeat)(nil),             // 30: teamwire.v1.Heartbeat
-	(*SessionClosing)(nil),        // 31: teamwire.v1.SessionClosing
-	(*AckRequest)(nil),            // 32: teamwire.v1.AckRequest
-	(*AckResponse)(nil),           // 33: teamwire.v1.AckResponse
-	(*GetMessageRequest)(nil),     // 34: teamwire.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),    // 35: teamwire.v1.GetMessageResponse
-	(*Receipt)(nil),               // 36: teamwire.v1.Receipt
-	(*ListInboxRequest)(nil),      // 37: teamwire.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 38: teamwire.v1.ListInboxResponse
-	nil,                           // 39: teamwire.v1.SpawnTerms.LabelsEntry
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*TranscriptQuery)(nil),       // 42: teamwire.v1.TranscriptQuery
+	(*ToolUse)(nil),               // 15: teamwire.v1.ToolUse
+	(*PermissionResponse)(nil),    // 16: teamwire.v1.PermissionResponse
+	(*SpawnOrder)(nil),            // 17: teamwire.v1.SpawnOrder
+	(*SpawnTerms)(nil),            // 18: teamwire.v1.SpawnTerms
+	(*TaskSummary)(nil),           // 19: teamwire.v1.TaskSummary
+	(*Notice)(nil),                // 20: teamwire.v1.Notice
+	(*ExitReport)(nil),            // 21: teamwire.v1.ExitReport
+	(*Attachment)(nil),            // 22: teamwire.v1.Attachment
+	(*Sender)(nil),                // 23: teamwire.v1.Sender
+	(*Message)(nil),               // 24: teamwire.v1.Message
+	(*SendRequest)(nil),           // 25: teamwire.v1.SendRequest
+	(*SendResponse)(nil),          // 26: teamwire.v1.SendResponse
+	(*StreamRequest)(nil),         // 27: teamwire.v1.StreamRequest
+	(*StreamResponse)(nil),        // 28: teamwire.v1.StreamResponse
+	(*SessionOpened)(nil),         // 29: teamwire.v1.SessionOpened
+	(*Delivery)(nil),              // 30: teamwire.v1.Delivery
+	(*Heartbeat)(nil),             // 31: teamwire.v1.Heartbeat
+	(*SessionClosing)(nil),        // 32: teamwire.v1.SessionClosing
+	(*AckRequest)(nil),            // 33: teamwire.v1.AckRequest
+	(*AckResponse)(nil),           // 34: teamwire.v1.AckResponse
+	(*GetMessageRequest)(nil),     // 35: teamwire.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),    // 36: teamwire.v1.GetMessageResponse
+	(*Receipt)(nil),               // 37: teamwire.v1.Receipt
+	(*ListInboxRequest)(nil),      // 38: teamwire.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 39: teamwire.v1.ListInboxResponse
+	nil,                           // 40: teamwire.v1.SpawnTerms.LabelsEntry
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*Budget)(nil),                // 42: teamwire.v1.Budget
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*TranscriptQuery)(nil),       // 44: teamwire.v1.TranscriptQuery
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
-	40, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
-	40, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	40, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
-	17, // 3: teamwire.v1.SpawnOrder.terms:type_name -> teamwire.v1.SpawnTerms
-	39, // 4: teamwire.v1.SpawnTerms.labels:type_name -> teamwire.v1.SpawnTerms.LabelsEntry
-	0,  // 5: teamwire.v1.SpawnTerms.restart:type_name -> teamwire.v1.RestartPolicy
-	22, // 6: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
-	1,  // 7: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
-	20, // 8: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
-	18, // 9: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	41, // 10: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
-	19, // 11: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
-	40, // 12: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
-	2,  // 13: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
-	3,  // 14: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	22, // 15: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	41, // 16: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	41, // 17: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	21, // 18: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	8,  // 19: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	9,  // 20: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	10, // 21: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	11, // 22: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	12, // 23: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	13, // 24: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 25: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
-	15, // 26: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
-	16, // 27: teamwire.v1.Message.spawn_order:type_name -> teamwire.v1.SpawnOrder
-	19, // 28: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	21, // 29: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	8,  // 30: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	9,  // 31: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	10, // 32: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	11, // 33: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	12, // 34: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	13, // 35: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 36: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
-	15, // 37: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
-	41, // 38: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	4,  // 39: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	28, // 40: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	29, // 41: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	30, // 42: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	31, // 43: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	42, // 44: teamwire.v1.StreamResponse.transcript_query:type_name -> teamwire.v1.TranscriptQuery
-	40, // 45: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	23, // 46: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	41, // 47: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	5,  // 48: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	23, // 49: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	36, // 50: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	6,  // 51: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	41, // 52: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	41, // 53: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	41, // 54: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	7,  // 55: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	29, // 56: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	24, // 57: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	26, // 58: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	32, // 59: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	34, // 60: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	37, // 61: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	25, // 62: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	27, // 63: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	33, // 64: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	35, // 65: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	38, // 66: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	62, // [62:67] is the sub-list for method output_type
-	57, // [57:62] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	41, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
+	41, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	41, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
+	15, // 3: teamwire.v1.PermissionRequest.tool_use:type_name -> teamwire.v1.ToolUse
+	42, // 4: teamwire.v1.PermissionResponse.add_budget:type_name -> teamwire.v1.Budget
+	18, // 5: teamwire.v1.SpawnOrder.terms:type_name -> teamwire.v1.SpawnTerms
+	40, // 6: teamwire.v1.SpawnTerms.labels:type_name -> teamwire.v1.SpawnTerms.LabelsEntry
+	0,  // 7: teamwire.v1.SpawnTerms.restart:type_name -> teamwire.v1.RestartPolicy
+	23, // 8: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
+	1,  // 9: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
+	21, // 10: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
+	19, // 11: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
+	43, // 12: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
+	20, // 13: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
+	41, // 14: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	2,  // 15: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
+	3,  // 16: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	23, // 17: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	43, // 18: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	43, // 19: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	22, // 20: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 21: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 22: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 23: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 24: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 25: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 26: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 27: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
+	16, // 28: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
+	17, // 29: teamwire.v1.Message.spawn_order:type_name -> teamwire.v1.SpawnOrder
+	20, // 30: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	22, // 31: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 32: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 33: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 34: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 35: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 36: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 37: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 38: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
+	16, // 39: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
+	43, // 40: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	4,  // 41: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	29, // 42: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	30, // 43: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	31, // 44: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	32, // 45: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	44, // 46: teamwire.v1.StreamResponse.transcript_query:type_name -> teamwire.v1.TranscriptQuery
+	41, // 47: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	24, // 48: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	43, // 49: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	5,  // 50: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	24, // 51: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	37, // 52: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	6,  // 53: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	43, // 54: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	43, // 55: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	43, // 56: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	7,  // 57: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	30, // 58: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	25, // 59: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	27, // 60: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	33, // 61: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	35, // 62: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	38, // 63: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	26, // 64: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	28, // 65: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	34, // 66: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	36, // 67: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	39, // 68: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	64, // [64:69] is the sub-list for method output_type
+	59, // [59:64] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -3932,13 +4028,14 @@ func file_teamwire_v1_message_proto_init() {
 	if File_teamwire_v1_message_proto != nil {
 		return
 	}
+	file_teamwire_v1_activity_proto_init()
 	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_transcript_proto_init()
 	file_teamwire_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[7].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[12].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[15].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[8].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[13].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[16].OneofWrappers = []any{
 		(*Message_Message)(nil),
 		(*Message_Broadcast)(nil),
 		(*Message_ShutdownRequest)(nil),
@@ -3950,7 +4047,7 @@ func file_teamwire_v1_message_proto_init() {
 		(*Message_SpawnOrder)(nil),
 		(*Message_Notice)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[16].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[17].OneofWrappers = []any{
 		(*SendRequest_Message)(nil),
 		(*SendRequest_Broadcast)(nil),
 		(*SendRequest_ShutdownRequest)(nil),
@@ -3960,7 +4057,7 @@ func file_teamwire_v1_message_proto_init() {
 		(*SendRequest_PermissionRequest)(nil),
 		(*SendRequest_PermissionResponse)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[19].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[20].OneofWrappers = []any{
 		(*StreamResponse_Opened)(nil),
 		(*StreamResponse_Delivery)(nil),
 		(*StreamResponse_Heartbeat)(nil),
@@ -3973,7 +4070,7 @@ func file_teamwire_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_message_proto_rawDesc), len(file_teamwire_v1_message_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -216,6 +216,120 @@ func (CancelCause) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{2}
 }
 
+// Permits a member, or every member, to use a tool without a permission request. At most one of `command`, `path` and `any_use` is
+// set, which says for what.
+type PermissionRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set by the coordinator. Unique in the team and not used again.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Optional. The member that it is for. It need not have joined. Empty means every member.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// Required. The tool, spelled as in permission requests, such as `Bash`. One line, 1 to 200 characters.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// For a tool that runs commands: the words of one command, separated by single spaces, with quotes where a shell needs them. A last
+	// word `*` stands for any further words, also for none. Up to 1,000 bytes. Words are compared exactly. A command line with anything
+	// but plain words, such as `;`, `$`, a redirection or a wildcard, matches no rule.
+	Command string `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
+	// For a tool that reads or changes files: the path of a file, or of a directory with a `/` at its end, which stands for everything in
+	// it. Relative to the member's working directory unless it begins with `/`. Up to 1,000 bytes, without `.` and `..`. Every path of a
+	// use must match. Links are not resolved.
+	Path string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	// For a tool that does neither: whatever it is used for. Does not match uses that have a command or paths.
+	AnyUse bool `protobuf:"varint,6,opt,name=any_use,json=anyUse,proto3" json:"any_use,omitempty"`
+	// Set by the coordinator. Who added it.
+	AddedBy *Sender `protobuf:"bytes,7,opt,name=added_by,json=addedBy,proto3" json:"added_by,omitempty"`
+	// Set by the coordinator. When.
+	AddedAt       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermissionRule) Reset() {
+	*x = PermissionRule{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionRule) ProtoMessage() {}
+
+func (x *PermissionRule) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionRule.ProtoReflect.Descriptor instead.
+func (*PermissionRule) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PermissionRule) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *PermissionRule) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *PermissionRule) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *PermissionRule) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *PermissionRule) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PermissionRule) GetAnyUse() bool {
+	if x != nil {
+		return x.AnyUse
+	}
+	return false
+}
+
+func (x *PermissionRule) GetAddedBy() *Sender {
+	if x != nil {
+		return x.AddedBy
+	}
+	return nil
+}
+
+func (x *PermissionRule) GetAddedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AddedAt
+	}
+	return nil
+}
+
 // A request.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -259,14 +373,16 @@ type Request struct {
 	// The summary of a plan or of a permission request. Empty if none was given.
 	Summary string `protobuf:"bytes,18,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Set with REQUEST_KIND_SPAWN. What was ordered.
-	Spawn         *SpawnTerms `protobuf:"bytes,19,opt,name=spawn,proto3" json:"spawn,omitempty"`
+	Spawn *SpawnTerms `protobuf:"bytes,19,opt,name=spawn,proto3" json:"spawn,omitempty"`
+	// See PermissionRequest.tool_use.
+	ToolUse       *ToolUse `protobuf:"bytes,20,opt,name=tool_use,json=toolUse,proto3" json:"tool_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[0]
+	mi := &file_teamwire_v1_request_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +394,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[0]
+	mi := &file_teamwire_v1_request_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +407,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{0}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Request) GetId() string {
@@ -427,6 +543,13 @@ func (x *Request) GetSpawn() *SpawnTerms {
 	return nil
 }
 
+func (x *Request) GetToolUse() *ToolUse {
+	if x != nil {
+		return x.ToolUse
+	}
+	return nil
+}
+
 // The request of RequestService.GetRequest.
 type GetRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -440,7 +563,7 @@ type GetRequestRequest struct {
 
 func (x *GetRequestRequest) Reset() {
 	*x = GetRequestRequest{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[1]
+	mi := &file_teamwire_v1_request_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +575,7 @@ func (x *GetRequestRequest) String() string {
 func (*GetRequestRequest) ProtoMessage() {}
 
 func (x *GetRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[1]
+	mi := &file_teamwire_v1_request_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +588,7 @@ func (x *GetRequestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequestRequest.ProtoReflect.Descriptor instead.
 func (*GetRequestRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetRequestRequest) GetTeam() string {
@@ -493,7 +616,7 @@ type GetRequestResponse struct {
 
 func (x *GetRequestResponse) Reset() {
 	*x = GetRequestResponse{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[2]
+	mi := &file_teamwire_v1_request_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +628,7 @@ func (x *GetRequestResponse) String() string {
 func (*GetRequestResponse) ProtoMessage() {}
 
 func (x *GetRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[2]
+	mi := &file_teamwire_v1_request_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +641,7 @@ func (x *GetRequestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequestResponse.ProtoReflect.Descriptor instead.
 func (*GetRequestResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetRequestResponse) GetRequest() *Request {
@@ -549,7 +672,7 @@ type ListRequestsRequest struct {
 
 func (x *ListRequestsRequest) Reset() {
 	*x = ListRequestsRequest{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[3]
+	mi := &file_teamwire_v1_request_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +684,7 @@ func (x *ListRequestsRequest) String() string {
 func (*ListRequestsRequest) ProtoMessage() {}
 
 func (x *ListRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[3]
+	mi := &file_teamwire_v1_request_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +697,7 @@ func (x *ListRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ListRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListRequestsRequest) GetTeam() string {
@@ -632,7 +755,7 @@ type ListRequestsResponse struct {
 
 func (x *ListRequestsResponse) Reset() {
 	*x = ListRequestsResponse{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[4]
+	mi := &file_teamwire_v1_request_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +767,7 @@ func (x *ListRequestsResponse) String() string {
 func (*ListRequestsResponse) ProtoMessage() {}
 
 func (x *ListRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[4]
+	mi := &file_teamwire_v1_request_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +780,7 @@ func (x *ListRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ListRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListRequestsResponse) GetRequests() []*Request {
@@ -689,7 +812,7 @@ type WaitForDecisionRequest struct {
 
 func (x *WaitForDecisionRequest) Reset() {
 	*x = WaitForDecisionRequest{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[5]
+	mi := &file_teamwire_v1_request_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +824,7 @@ func (x *WaitForDecisionRequest) String() string {
 func (*WaitForDecisionRequest) ProtoMessage() {}
 
 func (x *WaitForDecisionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[5]
+	mi := &file_teamwire_v1_request_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +837,7 @@ func (x *WaitForDecisionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForDecisionRequest.ProtoReflect.Descriptor instead.
 func (*WaitForDecisionRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WaitForDecisionRequest) GetTeam() string {
@@ -749,7 +872,7 @@ type WaitForDecisionResponse struct {
 
 func (x *WaitForDecisionResponse) Reset() {
 	*x = WaitForDecisionResponse{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[6]
+	mi := &file_teamwire_v1_request_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +884,7 @@ func (x *WaitForDecisionResponse) String() string {
 func (*WaitForDecisionResponse) ProtoMessage() {}
 
 func (x *WaitForDecisionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[6]
+	mi := &file_teamwire_v1_request_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +897,7 @@ func (x *WaitForDecisionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForDecisionResponse.ProtoReflect.Descriptor instead.
 func (*WaitForDecisionResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WaitForDecisionResponse) GetRequest() *Request {
@@ -797,7 +920,7 @@ type WithdrawRequest struct {
 
 func (x *WithdrawRequest) Reset() {
 	*x = WithdrawRequest{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[7]
+	mi := &file_teamwire_v1_request_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +932,7 @@ func (x *WithdrawRequest) String() string {
 func (*WithdrawRequest) ProtoMessage() {}
 
 func (x *WithdrawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[7]
+	mi := &file_teamwire_v1_request_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +945,7 @@ func (x *WithdrawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WithdrawRequest) GetTeam() string {
@@ -850,7 +973,7 @@ type WithdrawResponse struct {
 
 func (x *WithdrawResponse) Reset() {
 	*x = WithdrawResponse{}
-	mi := &file_teamwire_v1_request_proto_msgTypes[8]
+	mi := &file_teamwire_v1_request_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +985,7 @@ func (x *WithdrawResponse) String() string {
 func (*WithdrawResponse) ProtoMessage() {}
 
 func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_request_proto_msgTypes[8]
+	mi := &file_teamwire_v1_request_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +998,7 @@ func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WithdrawResponse) GetRequest() *Request {
@@ -885,11 +1008,424 @@ func (x *WithdrawResponse) GetRequest() *Request {
 	return nil
 }
 
+// The request of RequestService.AddPermissionRule.
+type AddPermissionRuleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Required. What the coordinator sets is ignored.
+	Rule          *PermissionRule `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddPermissionRuleRequest) Reset() {
+	*x = AddPermissionRuleRequest{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddPermissionRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddPermissionRuleRequest) ProtoMessage() {}
+
+func (x *AddPermissionRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddPermissionRuleRequest.ProtoReflect.Descriptor instead.
+func (*AddPermissionRuleRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AddPermissionRuleRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *AddPermissionRuleRequest) GetRule() *PermissionRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+// The reply of RequestService.AddPermissionRule.
+type AddPermissionRuleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rule as it is stored.
+	Rule *PermissionRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// True if the team had it before.
+	Existed       bool `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddPermissionRuleResponse) Reset() {
+	*x = AddPermissionRuleResponse{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddPermissionRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddPermissionRuleResponse) ProtoMessage() {}
+
+func (x *AddPermissionRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddPermissionRuleResponse.ProtoReflect.Descriptor instead.
+func (*AddPermissionRuleResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AddPermissionRuleResponse) GetRule() *PermissionRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+func (x *AddPermissionRuleResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+// The request of RequestService.ListPermissionRules.
+type ListPermissionRulesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team          string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPermissionRulesRequest) Reset() {
+	*x = ListPermissionRulesRequest{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPermissionRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPermissionRulesRequest) ProtoMessage() {}
+
+func (x *ListPermissionRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPermissionRulesRequest.ProtoReflect.Descriptor instead.
+func (*ListPermissionRulesRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListPermissionRulesRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+// The reply of RequestService.ListPermissionRules.
+type ListPermissionRulesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All of them, up to 200.
+	Rules         []*PermissionRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPermissionRulesResponse) Reset() {
+	*x = ListPermissionRulesResponse{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPermissionRulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPermissionRulesResponse) ProtoMessage() {}
+
+func (x *ListPermissionRulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPermissionRulesResponse.ProtoReflect.Descriptor instead.
+func (*ListPermissionRulesResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListPermissionRulesResponse) GetRules() []*PermissionRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// The request of RequestService.RevokePermissionRule.
+type RevokePermissionRuleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Required. The rule's id.
+	RuleId        uint64 `protobuf:"varint,2,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokePermissionRuleRequest) Reset() {
+	*x = RevokePermissionRuleRequest{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokePermissionRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokePermissionRuleRequest) ProtoMessage() {}
+
+func (x *RevokePermissionRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokePermissionRuleRequest.ProtoReflect.Descriptor instead.
+func (*RevokePermissionRuleRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RevokePermissionRuleRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *RevokePermissionRuleRequest) GetRuleId() uint64 {
+	if x != nil {
+		return x.RuleId
+	}
+	return 0
+}
+
+// The reply of RequestService.RevokePermissionRule.
+type RevokePermissionRuleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rule that was revoked. Absent if there was none, for example because the call is repeated.
+	Rule          *PermissionRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokePermissionRuleResponse) Reset() {
+	*x = RevokePermissionRuleResponse{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokePermissionRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokePermissionRuleResponse) ProtoMessage() {}
+
+func (x *RevokePermissionRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokePermissionRuleResponse.ProtoReflect.Descriptor instead.
+func (*RevokePermissionRuleResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RevokePermissionRuleResponse) GetRule() *PermissionRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+// The request of RequestService.UsePermissionRule.
+type UsePermissionRuleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. See PermissionRequest.tool.
+	Tool string `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Required. What the program would do with it.
+	ToolUse       *ToolUse `protobuf:"bytes,2,opt,name=tool_use,json=toolUse,proto3" json:"tool_use,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsePermissionRuleRequest) Reset() {
+	*x = UsePermissionRuleRequest{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsePermissionRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsePermissionRuleRequest) ProtoMessage() {}
+
+func (x *UsePermissionRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsePermissionRuleRequest.ProtoReflect.Descriptor instead.
+func (*UsePermissionRuleRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *UsePermissionRuleRequest) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *UsePermissionRuleRequest) GetToolUse() *ToolUse {
+	if x != nil {
+		return x.ToolUse
+	}
+	return nil
+}
+
+// The reply of RequestService.UsePermissionRule.
+type UsePermissionRuleResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rule that permits it: of several, the one with the lowest id. Absent if none does.
+	Rule          *PermissionRule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsePermissionRuleResponse) Reset() {
+	*x = UsePermissionRuleResponse{}
+	mi := &file_teamwire_v1_request_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsePermissionRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsePermissionRuleResponse) ProtoMessage() {}
+
+func (x *UsePermissionRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_request_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsePermissionRuleResponse.ProtoReflect.Descriptor instead.
+func (*UsePermissionRuleResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *UsePermissionRuleResponse) GetRule() *PermissionRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
 var File_teamwire_v1_request_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/request.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xfd\x05\n" +
+	"\x19teamwire/v1/request.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xfa\x01\n" +
+	"\x0ePermissionRule\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x17\n" +
+	"\aany_use\x18\x06 \x01(\bR\x06anyUse\x12.\n" +
+	"\badded_by\x18\a \x01(\v2\x13.teamwire.v1.SenderR\aaddedBy\x125\n" +
+	"\badded_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aaddedAt\"\xae\x06\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x18.teamwire.v1.RequestKindR\x04kind\x12/\n" +
@@ -915,7 +1451,8 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\bapprover\x18\x10 \x01(\tR\bapprover\x12\x12\n" +
 	"\x04tool\x18\x11 \x01(\tR\x04tool\x12\x18\n" +
 	"\asummary\x18\x12 \x01(\tR\asummary\x12-\n" +
-	"\x05spawn\x18\x13 \x01(\v2\x17.teamwire.v1.SpawnTermsR\x05spawn\"F\n" +
+	"\x05spawn\x18\x13 \x01(\v2\x17.teamwire.v1.SpawnTermsR\x05spawn\x12/\n" +
+	"\btool_use\x18\x14 \x01(\v2\x14.teamwire.v1.ToolUseR\atoolUse\"F\n" +
 	"\x11GetRequestRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1d\n" +
 	"\n" +
@@ -946,7 +1483,27 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\"B\n" +
 	"\x10WithdrawResponse\x12.\n" +
-	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest*\xfd\x01\n" +
+	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest\"_\n" +
+	"\x18AddPermissionRuleRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12/\n" +
+	"\x04rule\x18\x02 \x01(\v2\x1b.teamwire.v1.PermissionRuleR\x04rule\"f\n" +
+	"\x19AddPermissionRuleResponse\x12/\n" +
+	"\x04rule\x18\x01 \x01(\v2\x1b.teamwire.v1.PermissionRuleR\x04rule\x12\x18\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"0\n" +
+	"\x1aListPermissionRulesRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\"P\n" +
+	"\x1bListPermissionRulesResponse\x121\n" +
+	"\x05rules\x18\x01 \x03(\v2\x1b.teamwire.v1.PermissionRuleR\x05rules\"J\n" +
+	"\x1bRevokePermissionRuleRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x17\n" +
+	"\arule_id\x18\x02 \x01(\x04R\x06ruleId\"O\n" +
+	"\x1cRevokePermissionRuleResponse\x12/\n" +
+	"\x04rule\x18\x01 \x01(\v2\x1b.teamwire.v1.PermissionRuleR\x04rule\"_\n" +
+	"\x18UsePermissionRuleRequest\x12\x12\n" +
+	"\x04tool\x18\x01 \x01(\tR\x04tool\x12/\n" +
+	"\btool_use\x18\x02 \x01(\v2\x14.teamwire.v1.ToolUseR\atoolUse\"L\n" +
+	"\x19UsePermissionRuleResponse\x12/\n" +
+	"\x04rule\x18\x01 \x01(\v2\x1b.teamwire.v1.PermissionRuleR\x04rule*\xfd\x01\n" +
 	"\vRequestKind\x12\x1c\n" +
 	"\x18REQUEST_KIND_UNSPECIFIED\x10\x00\x121\n" +
 	"\x15REQUEST_KIND_SHUTDOWN\x10\x01\x1a\x16\x9a\xb5\x18\x12\n" +
@@ -970,7 +1527,7 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\x1aCANCEL_CAUSE_TARGET_EXITED\x10\x02\x12\x17\n" +
 	"\x13CANCEL_CAUSE_FORCED\x10\x03\x12\x1b\n" +
 	"\x17CANCEL_CAUSE_NEWER_PLAN\x10\x04\x12\x1a\n" +
-	"\x16CANCEL_CAUSE_WITHDRAWN\x10\x052\x9a\x03\n" +
+	"\x16CANCEL_CAUSE_WITHDRAWN\x10\x052\xff\x06\n" +
 	"\x0eRequestService\x12]\n" +
 	"\n" +
 	"GetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\"\x0e\x8a\xb5\x18\a\n" +
@@ -980,7 +1537,15 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponse\"\x0e\x8a\xb5\x18\a\n" +
 	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12V\n" +
 	"\bWithdraw\x12\x1c.teamwire.v1.WithdrawRequest\x1a\x1d.teamwire.v1.WithdrawResponse\"\r\x8a\xb5\x18\x06\n" +
-	"\x02\x01\x05\x10\x01\x90\x02\x02BQ\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12w\n" +
+	"\x11AddPermissionRule\x12%.teamwire.v1.AddPermissionRuleRequest\x1a&.teamwire.v1.AddPermissionRuleResponse\"\x13\x8a\xb5\x18\f\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\x90\x02\x02\x12x\n" +
+	"\x13ListPermissionRules\x12'.teamwire.v1.ListPermissionRulesRequest\x1a(.teamwire.v1.ListPermissionRulesResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12\x80\x01\n" +
+	"\x14RevokePermissionRule\x12(.teamwire.v1.RevokePermissionRuleRequest\x1a).teamwire.v1.RevokePermissionRuleResponse\"\x13\x8a\xb5\x18\f\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\x90\x02\x02\x12m\n" +
+	"\x11UsePermissionRule\x12%.teamwire.v1.UsePermissionRuleRequest\x1a&.teamwire.v1.UsePermissionRuleResponse\"\t\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -996,55 +1561,82 @@ func file_teamwire_v1_request_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_request_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_teamwire_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_teamwire_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_teamwire_v1_request_proto_goTypes = []any{
-	(RequestKind)(0),                // 0: teamwire.v1.RequestKind
-	(RequestState)(0),               // 1: teamwire.v1.RequestState
-	(CancelCause)(0),                // 2: teamwire.v1.CancelCause
-	(*Request)(nil),                 // 3: teamwire.v1.Request
-	(*GetRequestRequest)(nil),       // 4: teamwire.v1.GetRequestRequest
-	(*GetRequestResponse)(nil),      // 5: teamwire.v1.GetRequestResponse
-	(*ListRequestsRequest)(nil),     // 6: teamwire.v1.ListRequestsRequest
-	(*ListRequestsResponse)(nil),    // 7: teamwire.v1.ListRequestsResponse
-	(*WaitForDecisionRequest)(nil),  // 8: teamwire.v1.WaitForDecisionRequest
-	(*WaitForDecisionResponse)(nil), // 9: teamwire.v1.WaitForDecisionResponse
-	(*WithdrawRequest)(nil),         // 10: teamwire.v1.WithdrawRequest
-	(*WithdrawResponse)(nil),        // 11: teamwire.v1.WithdrawResponse
-	(*Sender)(nil),                  // 12: teamwire.v1.Sender
-	(*timestamppb.Timestamp)(nil),   // 13: google.protobuf.Timestamp
-	(*SpawnTerms)(nil),              // 14: teamwire.v1.SpawnTerms
-	(*durationpb.Duration)(nil),     // 15: google.protobuf.Duration
+	(RequestKind)(0),                     // 0: teamwire.v1.RequestKind
+	(RequestState)(0),                    // 1: teamwire.v1.RequestState
+	(CancelCause)(0),                     // 2: teamwire.v1.CancelCause
+	(*PermissionRule)(nil),               // 3: teamwire.v1.PermissionRule
+	(*Request)(nil),                      // 4: teamwire.v1.Request
+	(*GetRequestRequest)(nil),            // 5: teamwire.v1.GetRequestRequest
+	(*GetRequestResponse)(nil),           // 6: teamwire.v1.GetRequestResponse
+	(*ListRequestsRequest)(nil),          // 7: teamwire.v1.ListRequestsRequest
+	(*ListRequestsResponse)(nil),         // 8: teamwire.v1.ListRequestsResponse
+	(*WaitForDecisionRequest)(nil),       // 9: teamwire.v1.WaitForDecisionRequest
+	(*WaitForDecisionResponse)(nil),      // 10: teamwire.v1.WaitForDecisionResponse
+	(*WithdrawRequest)(nil),              // 11: teamwire.v1.WithdrawRequest
+	(*WithdrawResponse)(nil),             // 12: teamwire.v1.WithdrawResponse
+	(*AddPermissionRuleRequest)(nil),     // 13: teamwire.v1.AddPermissionRuleRequest
+	(*AddPermissionRuleResponse)(nil),    // 14: teamwire.v1.AddPermissionRuleResponse
+	(*ListPermissionRulesRequest)(nil),   // 15: teamwire.v1.ListPermissionRulesRequest
+	(*ListPermissionRulesResponse)(nil),  // 16: teamwire.v1.ListPermissionRulesResponse
+	(*RevokePermissionRuleRequest)(nil),  // 17: teamwire.v1.RevokePermissionRuleRequest
+	(*RevokePermissionRuleResponse)(nil), // 18: teamwire.v1.RevokePermissionRuleResponse
+	(*UsePermissionRuleRequest)(nil),     // 19: teamwire.v1.UsePermissionRuleRequest
+	(*UsePermissionRuleResponse)(nil),    // 20: teamwire.v1.UsePermissionRuleResponse
+	(*Sender)(nil),                       // 21: teamwire.v1.Sender
+	(*timestamppb.Timestamp)(nil),        // 22: google.protobuf.Timestamp
+	(*SpawnTerms)(nil),                   // 23: teamwire.v1.SpawnTerms
+	(*ToolUse)(nil),                      // 24: teamwire.v1.ToolUse
+	(*durationpb.Duration)(nil),          // 25: google.protobuf.Duration
 }
 var file_teamwire_v1_request_proto_depIdxs = []int32{
-	0,  // 0: teamwire.v1.Request.kind:type_name -> teamwire.v1.RequestKind
-	1,  // 1: teamwire.v1.Request.state:type_name -> teamwire.v1.RequestState
-	12, // 2: teamwire.v1.Request.requester:type_name -> teamwire.v1.Sender
-	13, // 3: teamwire.v1.Request.created_at:type_name -> google.protobuf.Timestamp
-	13, // 4: teamwire.v1.Request.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 5: teamwire.v1.Request.decided_at:type_name -> google.protobuf.Timestamp
-	12, // 6: teamwire.v1.Request.decided_by:type_name -> teamwire.v1.Sender
-	2,  // 7: teamwire.v1.Request.cancel_cause:type_name -> teamwire.v1.CancelCause
-	14, // 8: teamwire.v1.Request.spawn:type_name -> teamwire.v1.SpawnTerms
-	3,  // 9: teamwire.v1.GetRequestResponse.request:type_name -> teamwire.v1.Request
-	0,  // 10: teamwire.v1.ListRequestsRequest.kind:type_name -> teamwire.v1.RequestKind
-	1,  // 11: teamwire.v1.ListRequestsRequest.state:type_name -> teamwire.v1.RequestState
-	3,  // 12: teamwire.v1.ListRequestsResponse.requests:type_name -> teamwire.v1.Request
-	15, // 13: teamwire.v1.WaitForDecisionRequest.timeout:type_name -> google.protobuf.Duration
-	3,  // 14: teamwire.v1.WaitForDecisionResponse.request:type_name -> teamwire.v1.Request
-	3,  // 15: teamwire.v1.WithdrawResponse.request:type_name -> teamwire.v1.Request
-	4,  // 16: teamwire.v1.RequestService.GetRequest:input_type -> teamwire.v1.GetRequestRequest
-	6,  // 17: teamwire.v1.RequestService.ListRequests:input_type -> teamwire.v1.ListRequestsRequest
-	8,  // 18: teamwire.v1.RequestService.WaitForDecision:input_type -> teamwire.v1.WaitForDecisionRequest
-	10, // 19: teamwire.v1.RequestService.Withdraw:input_type -> teamwire.v1.WithdrawRequest
-	5,  // 20: teamwire.v1.RequestService.GetRequest:output_type -> teamwire.v1.GetRequestResponse
-	7,  // 21: teamwire.v1.RequestService.ListRequests:output_type -> teamwire.v1.ListRequestsResponse
-	9,  // 22: teamwire.v1.RequestService.WaitForDecision:output_type -> teamwire.v1.WaitForDecisionResponse
-	11, // 23: teamwire.v1.RequestService.Withdraw:output_type -> teamwire.v1.WithdrawResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	21, // 0: teamwire.v1.PermissionRule.added_by:type_name -> teamwire.v1.Sender
+	22, // 1: teamwire.v1.PermissionRule.added_at:type_name -> google.protobuf.Timestamp
+	0,  // 2: teamwire.v1.Request.kind:type_name -> teamwire.v1.RequestKind
+	1,  // 3: teamwire.v1.Request.state:type_name -> teamwire.v1.RequestState
+	21, // 4: teamwire.v1.Request.requester:type_name -> teamwire.v1.Sender
+	22, // 5: teamwire.v1.Request.created_at:type_name -> google.protobuf.Timestamp
+	22, // 6: teamwire.v1.Request.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 7: teamwire.v1.Request.decided_at:type_name -> google.protobuf.Timestamp
+	21, // 8: teamwire.v1.Request.decided_by:type_name -> teamwire.v1.Sender
+	2,  // 9: teamwire.v1.Request.cancel_cause:type_name -> teamwire.v1.CancelCause
+	23, // 10: teamwire.v1.Request.spawn:type_name -> teamwire.v1.SpawnTerms
+	24, // 11: teamwire.v1.Request.tool_use:type_name -> teamwire.v1.ToolUse
+	4,  // 12: teamwire.v1.GetRequestResponse.request:type_name -> teamwire.v1.Request
+	0,  // 13: teamwire.v1.ListRequestsRequest.kind:type_name -> teamwire.v1.RequestKind
+	1,  // 14: teamwire.v1.ListRequestsRequest.state:type_name -> teamwire.v1.RequestState
+	4,  // 15: teamwire.v1.ListRequestsResponse.requests:type_name -> teamwire.v1.Request
+	25, // 16: teamwire.v1.WaitForDecisionRequest.timeout:type_name -> google.protobuf.Duration
+	4,  // 17: teamwire.v1.WaitForDecisionResponse.request:type_name -> teamwire.v1.Request
+	4,  // 18: teamwire.v1.WithdrawResponse.request:type_name -> teamwire.v1.Request
+	3,  // 19: teamwire.v1.AddPermissionRuleRequest.rule:type_name -> teamwire.v1.PermissionRule
+	3,  // 20: teamwire.v1.AddPermissionRuleResponse.rule:type_name -> teamwire.v1.PermissionRule
+	3,  // 21: teamwire.v1.ListPermissionRulesResponse.rules:type_name -> teamwire.v1.PermissionRule
+	3,  // 22: teamwire.v1.RevokePermissionRuleResponse.rule:type_name -> teamwire.v1.PermissionRule
+	24, // 23: teamwire.v1.UsePermissionRuleRequest.tool_use:type_name -> teamwire.v1.ToolUse
+	3,  // 24: teamwire.v1.UsePermissionRuleResponse.rule:type_name -> teamwire.v1.PermissionRule
+	5,  // 25: teamwire.v1.RequestService.GetRequest:input_type -> teamwire.v1.GetRequestRequest
+	7,  // 26: teamwire.v1.RequestService.ListRequests:input_type -> teamwire.v1.ListRequestsRequest
+	9,  // 27: teamwire.v1.RequestService.WaitForDecision:input_type -> teamwire.v1.WaitForDecisionRequest
+	11, // 28: teamwire.v1.RequestService.Withdraw:input_type -> teamwire.v1.WithdrawRequest
+	13, // 29: teamwire.v1.RequestService.AddPermissionRule:input_type -> teamwire.v1.AddPermissionRuleRequest
+	15, // 30: teamwire.v1.RequestService.ListPermissionRules:input_type -> teamwire.v1.ListPermissionRulesRequest
+	17, // 31: teamwire.v1.RequestService.RevokePermissionRule:input_type -> teamwire.v1.RevokePermissionRuleRequest
+	19, // 32: teamwire.v1.RequestService.UsePermissionRule:input_type -> teamwire.v1.UsePermissionRuleRequest
+	6,  // 33: teamwire.v1.RequestService.GetRequest:output_type -> teamwire.v1.GetRequestResponse
+	8,  // 34: teamwire.v1.RequestService.ListRequests:output_type -> teamwire.v1.ListRequestsResponse
+	10, // 35: teamwire.v1.RequestService.WaitForDecision:output_type -> teamwire.v1.WaitForDecisionResponse
+	12, // 36: teamwire.v1.RequestService.Withdraw:output_type -> teamwire.v1.WithdrawResponse
+	14, // 37: teamwire.v1.RequestService.AddPermissionRule:output_type -> teamwire.v1.AddPermissionRuleResponse
+	16, // 38: teamwire.v1.RequestService.ListPermissionRules:output_type -> teamwire.v1.ListPermissionRulesResponse
+	18, // 39: teamwire.v1.RequestService.RevokePermissionRule:output_type -> teamwire.v1.RevokePermissionRuleResponse
+	20, // 40: teamwire.v1.RequestService.UsePermissionRule:output_type -> teamwire.v1.UsePermissionRuleResponse
+	33, // [33:41] is the sub-list for method output_type
+	25, // [25:33] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_request_proto_init() }
@@ -1060,7 +1652,7 @@ func file_teamwire_v1_request_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_request_proto_rawDesc), len(file_teamwire_v1_request_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   9,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,10 +21,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RequestService_GetRequest_FullMethodName      = "/teamwire.v1.RequestService/GetRequest"
-	RequestService_ListRequests_FullMethodName    = "/teamwire.v1.RequestService/ListRequests"
-	RequestService_WaitForDecision_FullMethodName = "/teamwire.v1.RequestService/WaitForDecision"
-	RequestService_Withdraw_FullMethodName        = "/teamwire.v1.RequestService/Withdraw"
+	RequestService_GetRequest_FullMethodName           = "/teamwire.v1.RequestService/GetRequest"
+	RequestService_ListRequests_FullMethodName         = "/teamwire.v1.RequestService/ListRequests"
+	RequestService_WaitForDecision_FullMethodName      = "/teamwire.v1.RequestService/WaitForDecision"
+	RequestService_Withdraw_FullMethodName             = "/teamwire.v1.RequestService/Withdraw"
+	RequestService_AddPermissionRule_FullMethodName    = "/teamwire.v1.RequestService/AddPermissionRule"
+	RequestService_ListPermissionRules_FullMethodName  = "/teamwire.v1.RequestService/ListPermissionRules"
+	RequestService_RevokePermissionRule_FullMethodName = "/teamwire.v1.RequestService/RevokePermissionRule"
+	RequestService_UsePermissionRule_FullMethodName    = "/teamwire.v1.RequestService/UsePermissionRule"
 )
 
 // RequestServiceClient is the client API for RequestService service.
@@ -57,6 +61,25 @@ type RequestServiceClient interface {
 	// NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
 	// ABORTED: SESSION_SUPERSEDED.
 	Withdraw(ctx context.Context, in *WithdrawRequest, opts ...grpc.CallOption) (*WithdrawResponse, error)
+	// Adds a permission rule. Lead and operator only. If the team has the same rule, returns that one.
+	//
+	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
+	AddPermissionRule(ctx context.Context, in *AddPermissionRuleRequest, opts ...grpc.CallOption) (*AddPermissionRuleResponse, error)
+	// Returns the team's permission rules, in the order of their ids.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND.
+	ListPermissionRules(ctx context.Context, in *ListPermissionRulesRequest, opts ...grpc.CallOption) (*ListPermissionRulesResponse, error)
+	// Revokes a permission rule. Lead and operator only. Once the call has returned, UsePermissionRule no longer returns the rule.
+	// Repeating the call is harmless.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+	RevokePermissionRule(ctx context.Context, in *RevokePermissionRuleRequest, opts ...grpc.CallOption) (*RevokePermissionRuleResponse, error)
+	// Looks for a permission rule that permits what the caller's program asks for now. If there is one, records its use in the
+	// history, and returns it. A runner calls this before it makes a permission request. A repeated call is another use.
+	//
+	// INVALID_ARGUMENT: INVALID_FIELD. PERMISSION_DENIED: NOT_PERMITTED. ABORTED: SESSION_SUPERSEDED.
+	UsePermissionRule(ctx context.Context, in *UsePermissionRuleRequest, opts ...grpc.CallOption) (*UsePermissionRuleResponse, error)
 }
 
 type requestServiceClient struct {
@@ -107,6 +130,46 @@ func (c *requestServiceClient) Withdraw(ctx context.Context, in *WithdrawRequest
 	return out, nil
 }
 
+func (c *requestServiceClient) AddPermissionRule(ctx context.Context, in *AddPermissionRuleRequest, opts ...grpc.CallOption) (*AddPermissionRuleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddPermissionRuleResponse)
+	err := c.cc.Invoke(ctx, RequestService_AddPermissionRule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *requestServiceClient) ListPermissionRules(ctx context.Context, in *ListPermissionRulesRequest, opts ...grpc.CallOption) (*ListPermissionRulesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPermissionRulesResponse)
+	err := c.cc.Invoke(ctx, RequestService_ListPermissionRules_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *requestServiceClient) RevokePermissionRule(ctx context.Context, in *RevokePermissionRuleRequest, opts ...grpc.CallOption) (*RevokePermissionRuleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokePermissionRuleResponse)
+	err := c.cc.Invoke(ctx, RequestService_RevokePermissionRule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *requestServiceClient) UsePermissionRule(ctx context.Context, in *UsePermissionRuleRequest, opts ...grpc.CallOption) (*UsePermissionRuleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UsePermissionRuleResponse)
+	err := c.cc.Invoke(ctx, RequestService_UsePermissionRule_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RequestServiceServer is the server API for RequestService service.
 // All implementations must embed UnimplementedRequestServiceServer
 // for forward compatibility.
@@ -137,6 +200,25 @@ type RequestServiceServer interface {
 	// NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
 	// ABORTED: SESSION_SUPERSEDED.
 	Withdraw(context.Context, *WithdrawRequest) (*WithdrawResponse, error)
+	// Adds a permission rule. Lead and operator only. If the team has the same rule, returns that one.
+	//
+	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
+	AddPermissionRule(context.Context, *AddPermissionRuleRequest) (*AddPermissionRuleResponse, error)
+	// Returns the team's permission rules, in the order of their ids.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND.
+	ListPermissionRules(context.Context, *ListPermissionRulesRequest) (*ListPermissionRulesResponse, error)
+	// Revokes a permission rule. Lead and operator only. Once the call has returned, UsePermissionRule no longer returns the rule.
+	// Repeating the call is harmless.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+	RevokePermissionRule(context.Context, *RevokePermissionRuleRequest) (*RevokePermissionRuleResponse, error)
+	// Looks for a permission rule that permits what the caller's program asks for now. If there is one, records its use in the
+	// history, and returns it. A runner calls this before it makes a permission request. A repeated call is another use.
+	//
+	// INVALID_ARGUMENT: INVALID_FIELD. PERMISSION_DENIED: NOT_PERMITTED. ABORTED: SESSION_SUPERSEDED.
+	UsePermissionRule(context.Context, *UsePermissionRuleRequest) (*UsePermissionRuleResponse, error)
 	mustEmbedUnimplementedRequestServiceServer()
 }
 
@@ -158,6 +240,18 @@ func (UnimplementedRequestServiceServer) WaitForDecision(context.Context, *WaitF
 }
 func (UnimplementedRequestServiceServer) Withdraw(context.Context, *WithdrawRequest) (*WithdrawResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Withdraw not implemented")
+}
+func (UnimplementedRequestServiceServer) AddPermissionRule(context.Context, *AddPermissionRuleRequest) (*AddPermissionRuleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddPermissionRule not implemented")
+}
+func (UnimplementedRequestServiceServer) ListPermissionRules(context.Context, *ListPermissionRulesRequest) (*ListPermissionRulesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPermissionRules not implemented")
+}
+func (UnimplementedRequestServiceServer) RevokePermissionRule(context.Context, *RevokePermissionRuleRequest) (*RevokePermissionRuleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokePermissionRule not implemented")
+}
+func (UnimplementedRequestServiceServer) UsePermissionRule(context.Context, *UsePermissionRuleRequest) (*UsePermissionRuleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UsePermissionRule not implemented")
 }
 func (UnimplementedRequestServiceServer) mustEmbedUnimplementedRequestServiceServer() {}
 func (UnimplementedRequestServiceServer) testEmbeddedByValue()                        {}
@@ -252,6 +346,78 @@ func _RequestService_Withdraw_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RequestService_AddPermissionRule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddPermissionRuleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RequestServiceServer).AddPermissionRule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RequestService_AddPermissionRule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RequestServiceServer).AddPermissionRule(ctx, req.(*AddPermissionRuleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RequestService_ListPermissionRules_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPermissionRulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RequestServiceServer).ListPermissionRules(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RequestService_ListPermissionRules_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RequestServiceServer).ListPermissionRules(ctx, req.(*ListPermissionRulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RequestService_RevokePermissionRule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokePermissionRuleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RequestServiceServer).RevokePermissionRule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RequestService_RevokePermissionRule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RequestServiceServer).RevokePermissionRule(ctx, req.(*RevokePermissionRuleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RequestService_UsePermissionRule_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UsePermissionRuleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RequestServiceServer).UsePermissionRule(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RequestService_UsePermissionRule_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RequestServiceServer).UsePermissionRule(ctx, req.(*UsePermissionRuleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RequestService_ServiceDesc is the grpc.ServiceDesc for RequestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -274,6 +440,22 @@ var RequestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Withdraw",
 			Handler:    _RequestService_Withdraw_Handler,
+		},
+		{
+			MethodName: "AddPermissionRule",
+			Handler:    _RequestService_AddPermissionRule_Handler,
+		},
+		{
+			MethodName: "ListPermissionRules",
+			Handler:    _RequestService_ListPermissionRules_Handler,
+		},
+		{
+			MethodName: "RevokePermissionRule",
+			Handler:    _RequestService_RevokePermissionRule_Handler,
+		},
+		{
+			MethodName: "UsePermissionRule",
+			Handler:    _RequestService_UsePermissionRule_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

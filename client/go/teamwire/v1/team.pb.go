@@ -384,6 +384,8 @@ const (
 	FindingClass_FINDING_CLASS_UNTRIED_VERSION FindingClass = 23
 	// There is more of this.
 	FindingClass_FINDING_CLASS_MORE FindingClass = 24
+	// Notifications to people about the team are not delivered. Only the lead and the operator see this.
+	FindingClass_FINDING_CLASS_NOT_NOTIFIED FindingClass = 25
 )
 
 // Enum value maps for FindingClass.
@@ -414,6 +416,7 @@ var (
 		22: "FINDING_CLASS_DELETE_BLOCKED",
 		23: "FINDING_CLASS_UNTRIED_VERSION",
 		24: "FINDING_CLASS_MORE",
+		25: "FINDING_CLASS_NOT_NOTIFIED",
 	}
 	FindingClass_value = map[string]int32{
 		"FINDING_CLASS_UNSPECIFIED":           0,
@@ -441,6 +444,7 @@ var (
 		"FINDING_CLASS_DELETE_BLOCKED":        22,
 		"FINDING_CLASS_UNTRIED_VERSION":       23,
 		"FINDING_CLASS_MORE":                  24,
+		"FINDING_CLASS_NOT_NOTIFIED":          25,
 	}
 )
 
@@ -540,7 +544,9 @@ type Team struct {
 	// How many members it has, including those that have exited.
 	Members uint32 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
 	// Set by GetTeam only. How much it holds in the store.
-	Storage       *TeamStorage `protobuf:"bytes,7,opt,name=storage,proto3" json:"storage,omitempty"`
+	Storage *TeamStorage `protobuf:"bytes,7,opt,name=storage,proto3" json:"storage,omitempty"`
+	// Set by GetTeam only. Its budget. Absent if it has none.
+	Budget        *BudgetUse `protobuf:"bytes,8,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +626,13 @@ func (x *Team) GetMembers() uint32 {
 func (x *Team) GetStorage() *TeamStorage {
 	if x != nil {
 		return x.Storage
+	}
+	return nil
+}
+
+func (x *Team) GetBudget() *BudgetUse {
+	if x != nil {
+		return x.Budget
 	}
 	return nil
 }
@@ -772,6 +785,8 @@ type Member struct {
 	Program *Program `protobuf:"bytes,27,opt,name=program,proto3" json:"program,omitempty"`
 	// When a Heartbeat first gave `last_summary`. A Heartbeat that repeats the summary does not change it. Absent means none.
 	LastSummaryAt *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=last_summary_at,json=lastSummaryAt,proto3" json:"last_summary_at,omitempty"`
+	// How much its programs may use. Absent if there is no budget. See total_usage for what was used of it.
+	Budget        *Budget `protobuf:"bytes,29,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -984,6 +999,13 @@ func (x *Member) GetProgram() *Program {
 func (x *Member) GetLastSummaryAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.LastSummaryAt
+	}
+	return nil
+}
+
+func (x *Member) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
 	}
 	return nil
 }
@@ -2910,7 +2932,7 @@ var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"\xe9\x01\n" +
+	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"\x99\x02\n" +
 	"\x04Team\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12 \n" +
@@ -2919,7 +2941,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
 	"\amembers\x18\x06 \x01(\rR\amembers\x122\n" +
-	"\astorage\x18\a \x01(\v2\x18.teamwire.v1.TeamStorageR\astorage\"\xe8\x01\n" +
+	"\astorage\x18\a \x01(\v2\x18.teamwire.v1.TeamStorageR\astorage\x12.\n" +
+	"\x06budget\x18\b \x01(\v2\x16.teamwire.v1.BudgetUseR\x06budget\"\xe8\x01\n" +
 	"\vTeamStorage\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x1b\n" +
 	"\tbytes_max\x18\x02 \x01(\x04R\bbytesMax\x12\x1d\n" +
@@ -2927,7 +2950,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"task_bytes\x18\x03 \x01(\x04R\ttaskBytes\x12$\n" +
 	"\x0etask_bytes_max\x18\x04 \x01(\x04R\ftaskBytesMax\x12,\n" +
 	"\x12task_history_bytes\x18\x05 \x01(\x04R\x10taskHistoryBytes\x123\n" +
-	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\x9a\t\n" +
+	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\xc7\t\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2963,7 +2986,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\rpending_order\x18\x19 \x01(\tR\fpendingOrder\x12;\n" +
 	"\ffailed_turns\x18\x1a \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x12.\n" +
 	"\aprogram\x18\x1b \x01(\v2\x14.teamwire.v1.ProgramR\aprogram\x12B\n" +
-	"\x0flast_summary_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\rlastSummaryAt\"\x9d\x02\n" +
+	"\x0flast_summary_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\rlastSummaryAt\x12+\n" +
+	"\x06budget\x18\x1d \x01(\v2\x13.teamwire.v1.BudgetR\x06budget\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -3127,7 +3151,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEVERITY_PROBLEM\x10\x01\x12\x11\n" +
-	"\rSEVERITY_NOTE\x10\x02*\x98\x06\n" +
+	"\rSEVERITY_NOTE\x10\x02*\xb8\x06\n" +
 	"\fFindingClass\x12\x1d\n" +
 	"\x19FINDING_CLASS_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FINDING_CLASS_NOT_QUEUED\x10\x01\x12\x1f\n" +
@@ -3154,11 +3178,12 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x15FINDING_CLASS_NO_SLOT\x10\x15\x12 \n" +
 	"\x1cFINDING_CLASS_DELETE_BLOCKED\x10\x16\x12!\n" +
 	"\x1dFINDING_CLASS_UNTRIED_VERSION\x10\x17\x12\x16\n" +
-	"\x12FINDING_CLASS_MORE\x10\x18*L\n" +
+	"\x12FINDING_CLASS_MORE\x10\x18\x12\x1e\n" +
+	"\x1aFINDING_CLASS_NOT_NOTIFIED\x10\x19*L\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\xe8\x0e\n" +
+	"\rACTIVITY_IDLE\x10\x022\xce\x0f\n" +
 	"\vTeamService\x12l\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
@@ -3199,7 +3224,9 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\"\x18\x8a\xb5\x18\x14\n" +
 	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x12h\n" +
 	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\r\x8a\xb5\x18\x06\n" +
-	"\x02\x01\x05\x10\x01\x90\x02\x02BQ\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12d\n" +
+	"\tSetBudget\x12\x1d.teamwire.v1.SetBudgetRequest\x1a\x1e.teamwire.v1.SetBudgetResponse\"\x18\x8a\xb5\x18\x14\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06memberBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -3260,113 +3287,121 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(*SetNoticeLevelResponse)(nil),        // 40: teamwire.v1.SetNoticeLevelResponse
 	nil,                                   // 41: teamwire.v1.MemberAttributes.LabelsEntry
 	(*timestamppb.Timestamp)(nil),         // 42: google.protobuf.Timestamp
-	(*ExitReport)(nil),                    // 43: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),           // 44: google.protobuf.Duration
-	(*Usage)(nil),                         // 45: teamwire.v1.Usage
-	(*FailedTurns)(nil),                   // 46: teamwire.v1.FailedTurns
-	(*Program)(nil),                       // 47: teamwire.v1.Program
-	(*ReportActivityRequest)(nil),         // 48: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),           // 49: teamwire.v1.ListActivityRequest
-	(*GetLastTurnRequest)(nil),            // 50: teamwire.v1.GetLastTurnRequest
-	(*ReadTranscriptRequest)(nil),         // 51: teamwire.v1.ReadTranscriptRequest
-	(*AnswerTranscriptQueryRequest)(nil),  // 52: teamwire.v1.AnswerTranscriptQueryRequest
-	(*ReportActivityResponse)(nil),        // 53: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),          // 54: teamwire.v1.ListActivityResponse
-	(*GetLastTurnResponse)(nil),           // 55: teamwire.v1.GetLastTurnResponse
-	(*ReadTranscriptResponse)(nil),        // 56: teamwire.v1.ReadTranscriptResponse
-	(*AnswerTranscriptQueryResponse)(nil), // 57: teamwire.v1.AnswerTranscriptQueryResponse
+	(*BudgetUse)(nil),                     // 43: teamwire.v1.BudgetUse
+	(*ExitReport)(nil),                    // 44: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),           // 45: google.protobuf.Duration
+	(*Usage)(nil),                         // 46: teamwire.v1.Usage
+	(*FailedTurns)(nil),                   // 47: teamwire.v1.FailedTurns
+	(*Program)(nil),                       // 48: teamwire.v1.Program
+	(*Budget)(nil),                        // 49: teamwire.v1.Budget
+	(*ReportActivityRequest)(nil),         // 50: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),           // 51: teamwire.v1.ListActivityRequest
+	(*GetLastTurnRequest)(nil),            // 52: teamwire.v1.GetLastTurnRequest
+	(*ReadTranscriptRequest)(nil),         // 53: teamwire.v1.ReadTranscriptRequest
+	(*AnswerTranscriptQueryRequest)(nil),  // 54: teamwire.v1.AnswerTranscriptQueryRequest
+	(*SetBudgetRequest)(nil),              // 55: teamwire.v1.SetBudgetRequest
+	(*ReportActivityResponse)(nil),        // 56: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),          // 57: teamwire.v1.ListActivityResponse
+	(*GetLastTurnResponse)(nil),           // 58: teamwire.v1.GetLastTurnResponse
+	(*ReadTranscriptResponse)(nil),        // 59: teamwire.v1.ReadTranscriptResponse
+	(*AnswerTranscriptQueryResponse)(nil), // 60: teamwire.v1.AnswerTranscriptQueryResponse
+	(*SetBudgetResponse)(nil),             // 61: teamwire.v1.SetBudgetResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	42, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
 	8,  // 1: teamwire.v1.Team.storage:type_name -> teamwire.v1.TeamStorage
-	0,  // 2: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
-	1,  // 3: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	42, // 4: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	42, // 5: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
-	10, // 6: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	43, // 7: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	44, // 8: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
-	2,  // 9: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
-	3,  // 10: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
-	45, // 11: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
-	45, // 12: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
-	46, // 13: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
-	47, // 14: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
-	42, // 15: teamwire.v1.Member.last_summary_at:type_name -> google.protobuf.Timestamp
-	41, // 16: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	10, // 17: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 18: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	7,  // 19: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	9,  // 20: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	7,  // 21: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	7,  // 22: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	44, // 23: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 24: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	44, // 25: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 26: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	10, // 27: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 28: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	43, // 29: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	7,  // 30: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	9,  // 31: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	43, // 32: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	44, // 33: teamwire.v1.DiagnoseRequest.patience:type_name -> google.protobuf.Duration
-	30, // 34: teamwire.v1.DiagnoseResponse.findings:type_name -> teamwire.v1.Finding
-	5,  // 35: teamwire.v1.Finding.class:type_name -> teamwire.v1.FindingClass
-	4,  // 36: teamwire.v1.Finding.severity:type_name -> teamwire.v1.Severity
-	9,  // 37: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	6,  // 38: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	33, // 39: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	43, // 40: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	44, // 41: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 42: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	9,  // 43: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	7,  // 44: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 45: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	9,  // 46: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	11, // 47: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	13, // 48: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	15, // 49: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	17, // 50: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	19, // 51: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	21, // 52: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	23, // 53: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	25, // 54: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	27, // 55: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	28, // 56: teamwire.v1.TeamService.Diagnose:input_type -> teamwire.v1.DiagnoseRequest
-	32, // 57: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	48, // 58: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
-	49, // 59: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	50, // 60: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
-	51, // 61: teamwire.v1.TeamService.ReadTranscript:input_type -> teamwire.v1.ReadTranscriptRequest
-	52, // 62: teamwire.v1.TeamService.AnswerTranscriptQuery:input_type -> teamwire.v1.AnswerTranscriptQueryRequest
-	35, // 63: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	37, // 64: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	39, // 65: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	12, // 66: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	14, // 67: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	16, // 68: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	18, // 69: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	20, // 70: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	22, // 71: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	24, // 72: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	26, // 73: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	31, // 74: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 75: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
-	34, // 76: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	53, // 77: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	54, // 78: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	55, // 79: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
-	56, // 80: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
-	57, // 81: teamwire.v1.TeamService.AnswerTranscriptQuery:output_type -> teamwire.v1.AnswerTranscriptQueryResponse
-	36, // 82: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	38, // 83: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // 84: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	66, // [66:85] is the sub-list for method output_type
-	47, // [47:66] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	43, // 2: teamwire.v1.Team.budget:type_name -> teamwire.v1.BudgetUse
+	0,  // 3: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
+	1,  // 4: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
+	42, // 5: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	42, // 6: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	10, // 7: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
+	44, // 8: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	45, // 9: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	2,  // 10: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
+	3,  // 11: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
+	46, // 12: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
+	46, // 13: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
+	47, // 14: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
+	48, // 15: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
+	42, // 16: teamwire.v1.Member.last_summary_at:type_name -> google.protobuf.Timestamp
+	49, // 17: teamwire.v1.Member.budget:type_name -> teamwire.v1.Budget
+	41, // 18: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	10, // 19: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 20: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	7,  // 21: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	9,  // 22: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	7,  // 23: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	7,  // 24: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	45, // 25: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 26: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	45, // 27: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 28: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	10, // 29: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 30: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	44, // 31: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	7,  // 32: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	9,  // 33: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	44, // 34: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	45, // 35: teamwire.v1.DiagnoseRequest.patience:type_name -> google.protobuf.Duration
+	30, // 36: teamwire.v1.DiagnoseResponse.findings:type_name -> teamwire.v1.Finding
+	5,  // 37: teamwire.v1.Finding.class:type_name -> teamwire.v1.FindingClass
+	4,  // 38: teamwire.v1.Finding.severity:type_name -> teamwire.v1.Severity
+	9,  // 39: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	6,  // 40: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	33, // 41: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	44, // 42: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	45, // 43: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 44: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	9,  // 45: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	7,  // 46: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 47: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	9,  // 48: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	11, // 49: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	13, // 50: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	15, // 51: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	17, // 52: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	19, // 53: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	21, // 54: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	23, // 55: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	25, // 56: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	27, // 57: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	28, // 58: teamwire.v1.TeamService.Diagnose:input_type -> teamwire.v1.DiagnoseRequest
+	32, // 59: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	50, // 60: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	51, // 61: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	52, // 62: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
+	53, // 63: teamwire.v1.TeamService.ReadTranscript:input_type -> teamwire.v1.ReadTranscriptRequest
+	54, // 64: teamwire.v1.TeamService.AnswerTranscriptQuery:input_type -> teamwire.v1.AnswerTranscriptQueryRequest
+	35, // 65: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 66: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	39, // 67: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	55, // 68: teamwire.v1.TeamService.SetBudget:input_type -> teamwire.v1.SetBudgetRequest
+	12, // 69: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 70: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 71: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 72: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 73: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 74: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 75: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 76: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 77: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 78: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 79: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	56, // 80: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	57, // 81: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	58, // 82: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
+	59, // 83: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
+	60, // 84: teamwire.v1.TeamService.AnswerTranscriptQuery:output_type -> teamwire.v1.AnswerTranscriptQueryResponse
+	36, // 85: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 86: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // 87: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	61, // 88: teamwire.v1.TeamService.SetBudget:output_type -> teamwire.v1.SetBudgetResponse
+	69, // [69:89] is the sub-list for method output_type
+	49, // [49:69] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }

@@ -40,6 +40,7 @@ const (
 	TeamService_ForceStop_FullMethodName             = "/teamwire.v1.TeamService/ForceStop"
 	TeamService_SetLead_FullMethodName               = "/teamwire.v1.TeamService/SetLead"
 	TeamService_SetNoticeLevel_FullMethodName        = "/teamwire.v1.TeamService/SetNoticeLevel"
+	TeamService_SetBudget_FullMethodName             = "/teamwire.v1.TeamService/SetBudget"
 )
 
 // TeamServiceClient is the client API for TeamService service.
@@ -174,6 +175,13 @@ type TeamServiceClient interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
 	// AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
 	SetNoticeLevel(ctx context.Context, in *SetNoticeLevelRequest, opts ...grpc.CallOption) (*SetNoticeLevelResponse, error)
+	// Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
+	// coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
+	// the lead with a permission request for the tool `budget`; the lead's approval raises the budget.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_NAME,
+	// INVALID_FIELD.
+	SetBudget(ctx context.Context, in *SetBudgetRequest, opts ...grpc.CallOption) (*SetBudgetResponse, error)
 }
 
 type teamServiceClient struct {
@@ -374,6 +382,16 @@ func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLev
 	return out, nil
 }
 
+func (c *teamServiceClient) SetBudget(ctx context.Context, in *SetBudgetRequest, opts ...grpc.CallOption) (*SetBudgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetBudgetResponse)
+	err := c.cc.Invoke(ctx, TeamService_SetBudget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TeamServiceServer is the server API for TeamService service.
 // All implementations must embed UnimplementedTeamServiceServer
 // for forward compatibility.
@@ -506,6 +524,13 @@ type TeamServiceServer interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
 	// AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
 	SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error)
+	// Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
+	// coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
+	// the lead with a permission request for the tool `budget`; the lead's approval raises the budget.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_NAME,
+	// INVALID_FIELD.
+	SetBudget(context.Context, *SetBudgetRequest) (*SetBudgetResponse, error)
 	mustEmbedUnimplementedTeamServiceServer()
 }
 
@@ -572,6 +597,9 @@ func (UnimplementedTeamServiceServer) SetLead(context.Context, *SetLeadRequest) 
 }
 func (UnimplementedTeamServiceServer) SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetNoticeLevel not implemented")
+}
+func (UnimplementedTeamServiceServer) SetBudget(context.Context, *SetBudgetRequest) (*SetBudgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetBudget not implemented")
 }
 func (UnimplementedTeamServiceServer) mustEmbedUnimplementedTeamServiceServer() {}
 func (UnimplementedTeamServiceServer) testEmbeddedByValue()                     {}
@@ -936,6 +964,24 @@ func _TeamService_SetNoticeLevel_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_SetBudget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).SetBudget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_SetBudget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).SetBudget(ctx, req.(*SetBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TeamService_ServiceDesc is the grpc.ServiceDesc for TeamService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1018,6 +1064,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetNoticeLevel",
 			Handler:    _TeamService_SetNoticeLevel_Handler,
+		},
+		{
+			MethodName: "SetBudget",
+			Handler:    _TeamService_SetBudget_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -57,6 +57,61 @@ class Usage(google.protobuf.message.Message):
 Global___Usage: typing_extensions.TypeAlias = Usage
 
 @typing.final
+class Budget(google.protobuf.message.Message):
+    """How much may be used. Zero means any amount."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COST_USD_MICROS_FIELD_NUMBER: builtins.int
+    TOKENS_FIELD_NUMBER: builtins.int
+    cost_usd_micros: builtins.int
+    """The cost, in millionths of a US dollar, as the program reports it. A program that reports no cost never reaches it."""
+    tokens: builtins.int
+    """Tokens that the model read and wrote, including those from a cache."""
+    def __init__(
+        self,
+        *,
+        cost_usd_micros: builtins.int = ...,
+        tokens: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cost_usd_micros", b"cost_usd_micros", "tokens", b"tokens"]) -> None: ...
+
+Global___Budget: typing_extensions.TypeAlias = Budget
+
+@typing.final
+class BudgetUse(google.protobuf.message.Message):
+    """A budget, and what was used of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OF_TEAM_FIELD_NUMBER: builtins.int
+    BUDGET_FIELD_NUMBER: builtins.int
+    COST_USD_MICROS_FIELD_NUMBER: builtins.int
+    TOKENS_FIELD_NUMBER: builtins.int
+    of_team: builtins.bool
+    """True if it is the team's, false if it is the member's."""
+    cost_usd_micros: builtins.int
+    """The cost so far, over all lives."""
+    tokens: builtins.int
+    """The tokens so far, over all lives."""
+    @property
+    def budget(self) -> Global___Budget:
+        """The budget."""
+
+    def __init__(
+        self,
+        *,
+        of_team: builtins.bool = ...,
+        budget: Global___Budget | None = ...,
+        cost_usd_micros: builtins.int = ...,
+        tokens: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["budget", b"budget"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["budget", b"budget", "cost_usd_micros", b"cost_usd_micros", "of_team", b"of_team", "tokens", b"tokens"]) -> None: ...
+
+Global___BudgetUse: typing_extensions.TypeAlias = BudgetUse
+
+@typing.final
 class FailedTurns(google.protobuf.message.Message):
     """Turns of a member's program that have failed in a row, up to and including the latest turn."""
 
@@ -406,11 +461,75 @@ class ReportActivityResponse(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    BUDGETS_FIELD_NUMBER: builtins.int
+    @property
+    def budgets(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___BudgetUse]:
+        """The budgets of the member and of its team, if they have any, after this report. The member's runner must end the turn once one
+        of them is used up: the coordinator only counts.
+        """
+
     def __init__(
         self,
+        *,
+        budgets: collections.abc.Iterable[Global___BudgetUse] | None = ...,
     ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["budgets", b"budgets"]) -> None: ...
 
 Global___ReportActivityResponse: typing_extensions.TypeAlias = ReportActivityResponse
+
+@typing.final
+class SetBudgetRequest(google.protobuf.message.Message):
+    """The request of TeamService.SetBudget."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    BUDGET_FIELD_NUMBER: builtins.int
+    ADD_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    member: builtins.str
+    """Optional. The member: see DirectMessage.recipient. Empty means the whole team."""
+    add: builtins.bool
+    """Optional. If true, the budget is raised by this much. Fails with INVALID_FIELD if there is no budget of this kind."""
+    @property
+    def budget(self) -> Global___Budget:
+        """Optional. The budget. Absent or zero means that there is none any longer."""
+
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        member: builtins.str = ...,
+        budget: Global___Budget | None = ...,
+        add: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["budget", b"budget"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["add", b"add", "budget", b"budget", "member", b"member", "team", b"team"]) -> None: ...
+
+Global___SetBudgetRequest: typing_extensions.TypeAlias = SetBudgetRequest
+
+@typing.final
+class SetBudgetResponse(google.protobuf.message.Message):
+    """The reply of TeamService.SetBudget."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USE_FIELD_NUMBER: builtins.int
+    @property
+    def use(self) -> Global___BudgetUse:
+        """The budget, and what was used of it."""
+
+    def __init__(
+        self,
+        *,
+        use: Global___BudgetUse | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["use", b"use"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["use", b"use"]) -> None: ...
+
+Global___SetBudgetResponse: typing_extensions.TypeAlias = SetBudgetResponse
 
 @typing.final
 class ListActivityRequest(google.protobuf.message.Message):

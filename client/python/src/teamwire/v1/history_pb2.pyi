@@ -124,6 +124,34 @@ TASK_EVENT_KIND_DELETED: TaskEventKind.ValueType  # 8
 """It was deleted."""
 Global___TaskEventKind: typing_extensions.TypeAlias = TaskEventKind
 
+class _PermissionEventKind:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _PermissionEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_PermissionEventKind.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    PERMISSION_EVENT_KIND_UNSPECIFIED: _PermissionEventKind.ValueType  # 0
+    """Never sent."""
+    PERMISSION_EVENT_KIND_ADDED: _PermissionEventKind.ValueType  # 1
+    """It was added."""
+    PERMISSION_EVENT_KIND_REVOKED: _PermissionEventKind.ValueType  # 2
+    """It was revoked."""
+    PERMISSION_EVENT_KIND_USED: _PermissionEventKind.ValueType  # 3
+    """It has permitted something that PermissionEvent.actor asked for."""
+
+class PermissionEventKind(_PermissionEventKind, metaclass=_PermissionEventKindEnumTypeWrapper):
+    """What happened to a permission rule."""
+
+PERMISSION_EVENT_KIND_UNSPECIFIED: PermissionEventKind.ValueType  # 0
+"""Never sent."""
+PERMISSION_EVENT_KIND_ADDED: PermissionEventKind.ValueType  # 1
+"""It was added."""
+PERMISSION_EVENT_KIND_REVOKED: PermissionEventKind.ValueType  # 2
+"""It was revoked."""
+PERMISSION_EVENT_KIND_USED: PermissionEventKind.ValueType  # 3
+"""It has permitted something that PermissionEvent.actor asked for."""
+Global___PermissionEventKind: typing_extensions.TypeAlias = PermissionEventKind
+
 @typing.final
 class TeamEvent(google.protobuf.message.Message):
     """Something that happened to a team."""
@@ -276,6 +304,43 @@ class TaskEvent(google.protobuf.message.Message):
 Global___TaskEvent: typing_extensions.TypeAlias = TaskEvent
 
 @typing.final
+class PermissionEvent(google.protobuf.message.Message):
+    """A permission rule was added, revoked or used."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    kind: Global___PermissionEventKind.ValueType
+    """What happened."""
+    detail: builtins.str
+    """With PERMISSION_EVENT_KIND_USED: the command or the paths. Of a long text, the beginning and the end, up to 1,000 bytes."""
+    @property
+    def actor(self) -> teamwire.v1.message_pb2.Sender:
+        """Who did it. With PERMISSION_EVENT_KIND_USED, the member that was permitted something. With PERMISSION_EVENT_KIND_REVOKED, the
+        coordinator if the member that the rule was for was deleted.
+        """
+
+    @property
+    def rule(self) -> teamwire.v1.request_pb2.PermissionRule:
+        """The rule."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___PermissionEventKind.ValueType = ...,
+        actor: teamwire.v1.message_pb2.Sender | None = ...,
+        rule: teamwire.v1.request_pb2.PermissionRule | None = ...,
+        detail: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["actor", b"actor", "rule", b"rule"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "detail", b"detail", "kind", b"kind", "rule", b"rule"]) -> None: ...
+
+Global___PermissionEvent: typing_extensions.TypeAlias = PermissionEvent
+
+@typing.final
 class HistoryEntry(google.protobuf.message.Message):
     """One entry of the history."""
 
@@ -290,6 +355,7 @@ class HistoryEntry(google.protobuf.message.Message):
     TEAM_FIELD_NUMBER: builtins.int
     DEAD_LETTER_FIELD_NUMBER: builtins.int
     TASK_FIELD_NUMBER: builtins.int
+    PERMISSION_FIELD_NUMBER: builtins.int
     sequence: builtins.int
     """Counts the entries of a team from 1, densely."""
     @property
@@ -324,6 +390,10 @@ class HistoryEntry(google.protobuf.message.Message):
     def task(self) -> Global___TaskEvent:
         """Something happened to a task. Seen by every member."""
 
+    @property
+    def permission(self) -> Global___PermissionEvent:
+        """A permission rule was added, revoked or used. A teammate does not see what other members have used one for."""
+
     def __init__(
         self,
         *,
@@ -336,10 +406,11 @@ class HistoryEntry(google.protobuf.message.Message):
         team: Global___TeamEvent | None = ...,
         dead_letter: Global___DeadLetterEvent | None = ...,
         task: Global___TaskEvent | None = ...,
+        permission: Global___PermissionEvent | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["at", b"at", "dead_letter", b"dead_letter", "decision", b"decision", "event", b"event", "member", b"member", "message", b"message", "task", b"task", "team", b"team"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at", b"at", "dead_letter", b"dead_letter", "decision", b"decision", "event", b"event", "member", b"member", "message", b"message", "receipts", b"receipts", "sequence", b"sequence", "task", b"task", "team", b"team"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["message", "decision", "member", "team", "dead_letter", "task"] | None: ...
+    def HasField(self, field_name: typing.Literal["at", b"at", "dead_letter", b"dead_letter", "decision", b"decision", "event", b"event", "member", b"member", "message", b"message", "permission", b"permission", "task", b"task", "team", b"team"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "dead_letter", b"dead_letter", "decision", b"decision", "event", b"event", "member", b"member", "message", b"message", "permission", b"permission", "receipts", b"receipts", "sequence", b"sequence", "task", b"task", "team", b"team"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["message", "decision", "member", "team", "dead_letter", "task", "permission"] | None: ...
 
 Global___HistoryEntry: typing_extensions.TypeAlias = HistoryEntry
 
@@ -361,8 +432,8 @@ class HistoryFilter(google.protobuf.message.Message):
     """Optional. If true, messages come with their receipts."""
     text: builtins.str
     """Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
-    the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty
-    means all.
+    the tool of a permission request or a permission rule, in the subject of a task, or in the detail of an event. 1 to 200
+    characters. Empty means all.
     """
     def __init__(
         self,

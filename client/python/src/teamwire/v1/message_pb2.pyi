@@ -12,6 +12,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
+import teamwire.v1.activity_pb2
 import teamwire.v1.transcript_pb2
 import typing
 
@@ -584,6 +585,7 @@ class PermissionRequest(google.protobuf.message.Message):
     SUMMARY_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
+    TOOL_USE_FIELD_NUMBER: builtins.int
     recipient: builtins.str
     """Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
     one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
@@ -606,6 +608,12 @@ class PermissionRequest(google.protobuf.message.Message):
         `permission_deadline`).
         """
 
+    @property
+    def tool_use(self) -> Global___ToolUse:
+        """Optional. What the tool would do, in the form that permission rules match, so that the answerer can add a rule for it.
+        Absent if no rule may ever match it.
+        """
+
     def __init__(
         self,
         *,
@@ -614,11 +622,42 @@ class PermissionRequest(google.protobuf.message.Message):
         summary: builtins.str = ...,
         detail: builtins.str = ...,
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
+        tool_use: Global___ToolUse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["detail", b"detail", "recipient", b"recipient", "summary", b"summary", "tool", b"tool", "ttl", b"ttl"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["tool_use", b"tool_use", "ttl", b"ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "recipient", b"recipient", "summary", b"summary", "tool", b"tool", "tool_use", b"tool_use", "ttl", b"ttl"]) -> None: ...
 
 Global___PermissionRequest: typing_extensions.TypeAlias = PermissionRequest
+
+@typing.final
+class ToolUse(google.protobuf.message.Message):
+    """What a tool would do, in the form that permission rules match (see PermissionRule). Without a command and without paths, it is
+    a tool that does neither, and only a rule for the tool as a whole matches it. At most 16 KiB in all.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COMMAND_FIELD_NUMBER: builtins.int
+    PATHS_FIELD_NUMBER: builtins.int
+    DIRECTORY_FIELD_NUMBER: builtins.int
+    command: builtins.str
+    """Optional. The command line that a shell would read, without the shell that the program starts for it. Up to 4,096 bytes."""
+    directory: builtins.str
+    """Optional. The absolute path of the member's working directory, to which relative paths in rules refer."""
+    @property
+    def paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Optional. The absolute paths of all files that the tool would read or change. Up to 64."""
+
+    def __init__(
+        self,
+        *,
+        command: builtins.str = ...,
+        paths: collections.abc.Iterable[builtins.str] | None = ...,
+        directory: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "directory", b"directory", "paths", b"paths"]) -> None: ...
+
+Global___ToolUse: typing_extensions.TypeAlias = ToolUse
 
 @typing.final
 class PermissionResponse(google.protobuf.message.Message):
@@ -631,21 +670,29 @@ class PermissionResponse(google.protobuf.message.Message):
     REQUEST_ID_FIELD_NUMBER: builtins.int
     APPROVE_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    ADD_BUDGET_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
     """Required; set it even if it is false. If it is not set, the call fails."""
     reason: builtins.str
     """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
+    @property
+    def add_budget(self) -> teamwire.v1.activity_pb2.Budget:
+        """Optional. If the lead or the operator approves a request for the tool `budget`, by how much each budget of the member and the
+        team is raised that is used up. Absent: each by itself once more. Ignored otherwise.
+        """
+
     def __init__(
         self,
         *,
         request_id: builtins.str = ...,
         approve: builtins.bool | None = ...,
         reason: builtins.str = ...,
+        add_budget: teamwire.v1.activity_pb2.Budget | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_approve", b"_approve", "approve", b"approve"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_approve", b"_approve", "approve", b"approve", "reason", b"reason", "request_id", b"request_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_approve", b"_approve", "add_budget", b"add_budget", "approve", b"approve"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_approve", b"_approve", "add_budget", b"add_budget", "approve", b"approve", "reason", b"reason", "request_id", b"request_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_approve", b"_approve"]) -> typing.Literal["approve"] | None: ...
 
 Global___PermissionResponse: typing_extensions.TypeAlias = PermissionResponse

@@ -127,6 +127,65 @@ CANCEL_CAUSE_WITHDRAWN: CancelCause.ValueType  # 5
 Global___CancelCause: typing_extensions.TypeAlias = CancelCause
 
 @typing.final
+class PermissionRule(google.protobuf.message.Message):
+    """Permits a member, or every member, to use a tool without a permission request. At most one of `command`, `path` and `any_use` is
+    set, which says for what.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    TOOL_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    PATH_FIELD_NUMBER: builtins.int
+    ANY_USE_FIELD_NUMBER: builtins.int
+    ADDED_BY_FIELD_NUMBER: builtins.int
+    ADDED_AT_FIELD_NUMBER: builtins.int
+    id: builtins.int
+    """Set by the coordinator. Unique in the team and not used again."""
+    member: builtins.str
+    """Optional. The member that it is for. It need not have joined. Empty means every member."""
+    tool: builtins.str
+    """Required. The tool, spelled as in permission requests, such as `Bash`. One line, 1 to 200 characters."""
+    command: builtins.str
+    """For a tool that runs commands: the words of one command, separated by single spaces, with quotes where a shell needs them. A last
+    word `*` stands for any further words, also for none. Up to 1,000 bytes. Words are compared exactly. A command line with anything
+    but plain words, such as `;`, `$`, a redirection or a wildcard, matches no rule.
+    """
+    path: builtins.str
+    """For a tool that reads or changes files: the path of a file, or of a directory with a `/` at its end, which stands for everything in
+    it. Relative to the member's working directory unless it begins with `/`. Up to 1,000 bytes, without `.` and `..`. Every path of a
+    use must match. Links are not resolved.
+    """
+    any_use: builtins.bool
+    """For a tool that does neither: whatever it is used for. Does not match uses that have a command or paths."""
+    @property
+    def added_by(self) -> teamwire.v1.message_pb2.Sender:
+        """Set by the coordinator. Who added it."""
+
+    @property
+    def added_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Set by the coordinator. When."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.int = ...,
+        member: builtins.str = ...,
+        tool: builtins.str = ...,
+        command: builtins.str = ...,
+        path: builtins.str = ...,
+        any_use: builtins.bool = ...,
+        added_by: teamwire.v1.message_pb2.Sender | None = ...,
+        added_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["added_at", b"added_at", "added_by", b"added_by"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["added_at", b"added_at", "added_by", b"added_by", "any_use", b"any_use", "command", b"command", "id", b"id", "member", b"member", "path", b"path", "tool", b"tool"]) -> None: ...
+
+Global___PermissionRule: typing_extensions.TypeAlias = PermissionRule
+
+@typing.final
 class Request(google.protobuf.message.Message):
     """A request."""
 
@@ -151,6 +210,7 @@ class Request(google.protobuf.message.Message):
     TOOL_FIELD_NUMBER: builtins.int
     SUMMARY_FIELD_NUMBER: builtins.int
     SPAWN_FIELD_NUMBER: builtins.int
+    TOOL_USE_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Set by the coordinator. Unguessable: `req_` and 26 characters of `[0-9a-z]`."""
     kind: Global___RequestKind.ValueType
@@ -206,6 +266,10 @@ class Request(google.protobuf.message.Message):
     def spawn(self) -> teamwire.v1.message_pb2.SpawnTerms:
         """Set with REQUEST_KIND_SPAWN. What was ordered."""
 
+    @property
+    def tool_use(self) -> teamwire.v1.message_pb2.ToolUse:
+        """See PermissionRequest.tool_use."""
+
     def __init__(
         self,
         *,
@@ -228,9 +292,10 @@ class Request(google.protobuf.message.Message):
         tool: builtins.str = ...,
         summary: builtins.str = ...,
         spawn: teamwire.v1.message_pb2.SpawnTerms | None = ...,
+        tool_use: teamwire.v1.message_pb2.ToolUse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "expires_at", b"expires_at", "requester", b"requester", "spawn", b"spawn"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["answer_message_id", b"answer_message_id", "approver", b"approver", "cancel_cause", b"cancel_cause", "content", b"content", "created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "expires_at", b"expires_at", "id", b"id", "incarnation", b"incarnation", "kind", b"kind", "member", b"member", "message_id", b"message_id", "reason", b"reason", "requester", b"requester", "spawn", b"spawn", "state", b"state", "summary", b"summary", "tool", b"tool"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "expires_at", b"expires_at", "requester", b"requester", "spawn", b"spawn", "tool_use", b"tool_use"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["answer_message_id", b"answer_message_id", "approver", b"approver", "cancel_cause", b"cancel_cause", "content", b"content", "created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "expires_at", b"expires_at", "id", b"id", "incarnation", b"incarnation", "kind", b"kind", "member", b"member", "message_id", b"message_id", "reason", b"reason", "requester", b"requester", "spawn", b"spawn", "state", b"state", "summary", b"summary", "tool", b"tool", "tool_use", b"tool_use"]) -> None: ...
 
 Global___Request: typing_extensions.TypeAlias = Request
 
@@ -431,3 +496,180 @@ class WithdrawResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["request", b"request"]) -> None: ...
 
 Global___WithdrawResponse: typing_extensions.TypeAlias = WithdrawResponse
+
+@typing.final
+class AddPermissionRuleRequest(google.protobuf.message.Message):
+    """The request of RequestService.AddPermissionRule."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    @property
+    def rule(self) -> Global___PermissionRule:
+        """Required. What the coordinator sets is ignored."""
+
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        rule: Global___PermissionRule | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["rule", b"rule"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["rule", b"rule", "team", b"team"]) -> None: ...
+
+Global___AddPermissionRuleRequest: typing_extensions.TypeAlias = AddPermissionRuleRequest
+
+@typing.final
+class AddPermissionRuleResponse(google.protobuf.message.Message):
+    """The reply of RequestService.AddPermissionRule."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: builtins.int
+    EXISTED_FIELD_NUMBER: builtins.int
+    existed: builtins.bool
+    """True if the team had it before."""
+    @property
+    def rule(self) -> Global___PermissionRule:
+        """The rule as it is stored."""
+
+    def __init__(
+        self,
+        *,
+        rule: Global___PermissionRule | None = ...,
+        existed: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["rule", b"rule"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["existed", b"existed", "rule", b"rule"]) -> None: ...
+
+Global___AddPermissionRuleResponse: typing_extensions.TypeAlias = AddPermissionRuleResponse
+
+@typing.final
+class ListPermissionRulesRequest(google.protobuf.message.Message):
+    """The request of RequestService.ListPermissionRules."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["team", b"team"]) -> None: ...
+
+Global___ListPermissionRulesRequest: typing_extensions.TypeAlias = ListPermissionRulesRequest
+
+@typing.final
+class ListPermissionRulesResponse(google.protobuf.message.Message):
+    """The reply of RequestService.ListPermissionRules."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: builtins.int
+    @property
+    def rules(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PermissionRule]:
+        """All of them, up to 200."""
+
+    def __init__(
+        self,
+        *,
+        rules: collections.abc.Iterable[Global___PermissionRule] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rules", b"rules"]) -> None: ...
+
+Global___ListPermissionRulesResponse: typing_extensions.TypeAlias = ListPermissionRulesResponse
+
+@typing.final
+class RevokePermissionRuleRequest(google.protobuf.message.Message):
+    """The request of RequestService.RevokePermissionRule."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    RULE_ID_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    rule_id: builtins.int
+    """Required. The rule's id."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        rule_id: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["rule_id", b"rule_id", "team", b"team"]) -> None: ...
+
+Global___RevokePermissionRuleRequest: typing_extensions.TypeAlias = RevokePermissionRuleRequest
+
+@typing.final
+class RevokePermissionRuleResponse(google.protobuf.message.Message):
+    """The reply of RequestService.RevokePermissionRule."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: builtins.int
+    @property
+    def rule(self) -> Global___PermissionRule:
+        """The rule that was revoked. Absent if there was none, for example because the call is repeated."""
+
+    def __init__(
+        self,
+        *,
+        rule: Global___PermissionRule | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["rule", b"rule"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["rule", b"rule"]) -> None: ...
+
+Global___RevokePermissionRuleResponse: typing_extensions.TypeAlias = RevokePermissionRuleResponse
+
+@typing.final
+class UsePermissionRuleRequest(google.protobuf.message.Message):
+    """The request of RequestService.UsePermissionRule."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOOL_FIELD_NUMBER: builtins.int
+    TOOL_USE_FIELD_NUMBER: builtins.int
+    tool: builtins.str
+    """Required. See PermissionRequest.tool."""
+    @property
+    def tool_use(self) -> teamwire.v1.message_pb2.ToolUse:
+        """Required. What the program would do with it."""
+
+    def __init__(
+        self,
+        *,
+        tool: builtins.str = ...,
+        tool_use: teamwire.v1.message_pb2.ToolUse | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["tool_use", b"tool_use"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["tool", b"tool", "tool_use", b"tool_use"]) -> None: ...
+
+Global___UsePermissionRuleRequest: typing_extensions.TypeAlias = UsePermissionRuleRequest
+
+@typing.final
+class UsePermissionRuleResponse(google.protobuf.message.Message):
+    """The reply of RequestService.UsePermissionRule."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RULE_FIELD_NUMBER: builtins.int
+    @property
+    def rule(self) -> Global___PermissionRule:
+        """The rule that permits it: of several, the one with the lowest id. Absent if none does."""
+
+    def __init__(
+        self,
+        *,
+        rule: Global___PermissionRule | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["rule", b"rule"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["rule", b"rule"]) -> None: ...
+
+Global___UsePermissionRuleResponse: typing_extensions.TypeAlias = UsePermissionRuleResponse

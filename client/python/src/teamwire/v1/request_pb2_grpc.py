@@ -58,6 +58,26 @@ class RequestServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_request__pb2.WithdrawRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_request__pb2.WithdrawResponse.FromString,
                 _registered_method=True)
+        self.AddPermissionRule = channel.unary_unary(
+                '/teamwire.v1.RequestService/AddPermissionRule',
+                request_serializer=teamwire_dot_v1_dot_request__pb2.AddPermissionRuleRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_request__pb2.AddPermissionRuleResponse.FromString,
+                _registered_method=True)
+        self.ListPermissionRules = channel.unary_unary(
+                '/teamwire.v1.RequestService/ListPermissionRules',
+                request_serializer=teamwire_dot_v1_dot_request__pb2.ListPermissionRulesRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_request__pb2.ListPermissionRulesResponse.FromString,
+                _registered_method=True)
+        self.RevokePermissionRule = channel.unary_unary(
+                '/teamwire.v1.RequestService/RevokePermissionRule',
+                request_serializer=teamwire_dot_v1_dot_request__pb2.RevokePermissionRuleRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_request__pb2.RevokePermissionRuleResponse.FromString,
+                _registered_method=True)
+        self.UsePermissionRule = channel.unary_unary(
+                '/teamwire.v1.RequestService/UsePermissionRule',
+                request_serializer=teamwire_dot_v1_dot_request__pb2.UsePermissionRuleRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_request__pb2.UsePermissionRuleResponse.FromString,
+                _registered_method=True)
 
 
 class RequestServiceServicer(object):
@@ -108,6 +128,45 @@ class RequestServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddPermissionRule(self, request, context):
+        """Adds a permission rule. Lead and operator only. If the team has the same rule, returns that one.
+
+        INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPermissionRules(self, request, context):
+        """Returns the team's permission rules, in the order of their ids.
+
+        NOT_FOUND: TEAM_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokePermissionRule(self, request, context):
+        """Revokes a permission rule. Lead and operator only. Once the call has returned, UsePermissionRule no longer returns the rule.
+        Repeating the call is harmless.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UsePermissionRule(self, request, context):
+        """Looks for a permission rule that permits what the caller's program asks for now. If there is one, records its use in the
+        history, and returns it. A runner calls this before it makes a permission request. A repeated call is another use.
+
+        INVALID_ARGUMENT: INVALID_FIELD. PERMISSION_DENIED: NOT_PERMITTED. ABORTED: SESSION_SUPERSEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RequestServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -130,6 +189,26 @@ def add_RequestServiceServicer_to_server(servicer, server):
                     servicer.Withdraw,
                     request_deserializer=teamwire_dot_v1_dot_request__pb2.WithdrawRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_request__pb2.WithdrawResponse.SerializeToString,
+            ),
+            'AddPermissionRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddPermissionRule,
+                    request_deserializer=teamwire_dot_v1_dot_request__pb2.AddPermissionRuleRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_request__pb2.AddPermissionRuleResponse.SerializeToString,
+            ),
+            'ListPermissionRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPermissionRules,
+                    request_deserializer=teamwire_dot_v1_dot_request__pb2.ListPermissionRulesRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_request__pb2.ListPermissionRulesResponse.SerializeToString,
+            ),
+            'RevokePermissionRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokePermissionRule,
+                    request_deserializer=teamwire_dot_v1_dot_request__pb2.RevokePermissionRuleRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_request__pb2.RevokePermissionRuleResponse.SerializeToString,
+            ),
+            'UsePermissionRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.UsePermissionRule,
+                    request_deserializer=teamwire_dot_v1_dot_request__pb2.UsePermissionRuleRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_request__pb2.UsePermissionRuleResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -244,6 +323,114 @@ class RequestService(object):
             '/teamwire.v1.RequestService/Withdraw',
             teamwire_dot_v1_dot_request__pb2.WithdrawRequest.SerializeToString,
             teamwire_dot_v1_dot_request__pb2.WithdrawResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddPermissionRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.RequestService/AddPermissionRule',
+            teamwire_dot_v1_dot_request__pb2.AddPermissionRuleRequest.SerializeToString,
+            teamwire_dot_v1_dot_request__pb2.AddPermissionRuleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPermissionRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.RequestService/ListPermissionRules',
+            teamwire_dot_v1_dot_request__pb2.ListPermissionRulesRequest.SerializeToString,
+            teamwire_dot_v1_dot_request__pb2.ListPermissionRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokePermissionRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.RequestService/RevokePermissionRule',
+            teamwire_dot_v1_dot_request__pb2.RevokePermissionRuleRequest.SerializeToString,
+            teamwire_dot_v1_dot_request__pb2.RevokePermissionRuleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UsePermissionRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.RequestService/UsePermissionRule',
+            teamwire_dot_v1_dot_request__pb2.UsePermissionRuleRequest.SerializeToString,
+            teamwire_dot_v1_dot_request__pb2.UsePermissionRuleResponse.FromString,
             options,
             channel_credentials,
             insecure,

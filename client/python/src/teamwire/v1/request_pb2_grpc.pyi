@@ -89,7 +89,71 @@ _RequestServiceWithdrawType = typing_extensions.TypeVar(
     ],
 )
 
-class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestServiceListRequestsType, _RequestServiceWaitForDecisionType, _RequestServiceWithdrawType]):
+_RequestServiceAddPermissionRuleType = typing_extensions.TypeVar(
+    '_RequestServiceAddPermissionRuleType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.AddPermissionRuleRequest,
+        teamwire.v1.request_pb2.AddPermissionRuleResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.AddPermissionRuleRequest,
+        teamwire.v1.request_pb2.AddPermissionRuleResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.AddPermissionRuleRequest,
+        teamwire.v1.request_pb2.AddPermissionRuleResponse,
+    ],
+)
+
+_RequestServiceListPermissionRulesType = typing_extensions.TypeVar(
+    '_RequestServiceListPermissionRulesType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.ListPermissionRulesRequest,
+        teamwire.v1.request_pb2.ListPermissionRulesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.ListPermissionRulesRequest,
+        teamwire.v1.request_pb2.ListPermissionRulesResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.ListPermissionRulesRequest,
+        teamwire.v1.request_pb2.ListPermissionRulesResponse,
+    ],
+)
+
+_RequestServiceRevokePermissionRuleType = typing_extensions.TypeVar(
+    '_RequestServiceRevokePermissionRuleType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.RevokePermissionRuleRequest,
+        teamwire.v1.request_pb2.RevokePermissionRuleResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.RevokePermissionRuleRequest,
+        teamwire.v1.request_pb2.RevokePermissionRuleResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.RevokePermissionRuleRequest,
+        teamwire.v1.request_pb2.RevokePermissionRuleResponse,
+    ],
+)
+
+_RequestServiceUsePermissionRuleType = typing_extensions.TypeVar(
+    '_RequestServiceUsePermissionRuleType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.UsePermissionRuleRequest,
+        teamwire.v1.request_pb2.UsePermissionRuleResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.UsePermissionRuleRequest,
+        teamwire.v1.request_pb2.UsePermissionRuleResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.UsePermissionRuleRequest,
+        teamwire.v1.request_pb2.UsePermissionRuleResponse,
+    ],
+)
+
+class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestServiceListRequestsType, _RequestServiceWaitForDecisionType, _RequestServiceWithdrawType, _RequestServiceAddPermissionRuleType, _RequestServiceListPermissionRulesType, _RequestServiceRevokePermissionRuleType, _RequestServiceUsePermissionRuleType]):
     """Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
     describes credentials and errors, which apply here too.
 
@@ -114,6 +178,22 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
             teamwire.v1.request_pb2.WithdrawRequest,
             teamwire.v1.request_pb2.WithdrawResponse,
         ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.AddPermissionRuleRequest,
+            teamwire.v1.request_pb2.AddPermissionRuleResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.ListPermissionRulesRequest,
+            teamwire.v1.request_pb2.ListPermissionRulesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.RevokePermissionRuleRequest,
+            teamwire.v1.request_pb2.RevokePermissionRuleResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.UsePermissionRuleRequest,
+            teamwire.v1.request_pb2.UsePermissionRuleResponse,
+        ],
     ], channel: grpc.Channel) -> None: ...
 
     @typing.overload
@@ -133,6 +213,22 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.request_pb2.WithdrawRequest,
             teamwire.v1.request_pb2.WithdrawResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.AddPermissionRuleRequest,
+            teamwire.v1.request_pb2.AddPermissionRuleResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.ListPermissionRulesRequest,
+            teamwire.v1.request_pb2.ListPermissionRulesResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.RevokePermissionRuleRequest,
+            teamwire.v1.request_pb2.RevokePermissionRuleResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.request_pb2.UsePermissionRuleRequest,
+            teamwire.v1.request_pb2.UsePermissionRuleResponse,
         ],
     ], channel: grpc.aio.Channel) -> None: ...
 
@@ -165,6 +261,33 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     ABORTED: SESSION_SUPERSEDED.
     """
 
+    AddPermissionRule: _RequestServiceAddPermissionRuleType
+    """Adds a permission rule. Lead and operator only. If the team has the same rule, returns that one.
+
+    INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+    RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
+    """
+
+    ListPermissionRules: _RequestServiceListPermissionRulesType
+    """Returns the team's permission rules, in the order of their ids.
+
+    NOT_FOUND: TEAM_NOT_FOUND.
+    """
+
+    RevokePermissionRule: _RequestServiceRevokePermissionRuleType
+    """Revokes a permission rule. Lead and operator only. Once the call has returned, UsePermissionRule no longer returns the rule.
+    Repeating the call is harmless.
+
+    PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+    """
+
+    UsePermissionRule: _RequestServiceUsePermissionRuleType
+    """Looks for a permission rule that permits what the caller's program asks for now. If there is one, records its use in the
+    history, and returns it. A runner calls this before it makes a permission request. A repeated call is another use.
+
+    INVALID_ARGUMENT: INVALID_FIELD. PERMISSION_DENIED: NOT_PERMITTED. ABORTED: SESSION_SUPERSEDED.
+    """
+
 RequestServiceAsyncStub: typing_extensions.TypeAlias = RequestServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.request_pb2.GetRequestRequest,
@@ -181,6 +304,22 @@ RequestServiceAsyncStub: typing_extensions.TypeAlias = RequestServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.request_pb2.WithdrawRequest,
         teamwire.v1.request_pb2.WithdrawResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.AddPermissionRuleRequest,
+        teamwire.v1.request_pb2.AddPermissionRuleResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.ListPermissionRulesRequest,
+        teamwire.v1.request_pb2.ListPermissionRulesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.RevokePermissionRuleRequest,
+        teamwire.v1.request_pb2.RevokePermissionRuleResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.request_pb2.UsePermissionRuleRequest,
+        teamwire.v1.request_pb2.UsePermissionRuleResponse,
     ],
 ]
 
@@ -238,6 +377,53 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
         INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
         NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
         ABORTED: SESSION_SUPERSEDED.
+        """
+
+    @abc.abstractmethod
+    def AddPermissionRule(
+        self,
+        request: teamwire.v1.request_pb2.AddPermissionRuleRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.request_pb2.AddPermissionRuleResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.AddPermissionRuleResponse]]:
+        """Adds a permission rule. Lead and operator only. If the team has the same rule, returns that one.
+
+        INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
+        """
+
+    @abc.abstractmethod
+    def ListPermissionRules(
+        self,
+        request: teamwire.v1.request_pb2.ListPermissionRulesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.request_pb2.ListPermissionRulesResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.ListPermissionRulesResponse]]:
+        """Returns the team's permission rules, in the order of their ids.
+
+        NOT_FOUND: TEAM_NOT_FOUND.
+        """
+
+    @abc.abstractmethod
+    def RevokePermissionRule(
+        self,
+        request: teamwire.v1.request_pb2.RevokePermissionRuleRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.request_pb2.RevokePermissionRuleResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.RevokePermissionRuleResponse]]:
+        """Revokes a permission rule. Lead and operator only. Once the call has returned, UsePermissionRule no longer returns the rule.
+        Repeating the call is harmless.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+        """
+
+    @abc.abstractmethod
+    def UsePermissionRule(
+        self,
+        request: teamwire.v1.request_pb2.UsePermissionRuleRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.request_pb2.UsePermissionRuleResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.UsePermissionRuleResponse]]:
+        """Looks for a permission rule that permits what the caller's program asks for now. If there is one, records its use in the
+        history, and returns it. A runner calls this before it makes a permission request. A repeated call is another use.
+
+        INVALID_ARGUMENT: INVALID_FIELD. PERMISSION_DENIED: NOT_PERMITTED. ABORTED: SESSION_SUPERSEDED.
         """
 
 def add_RequestServiceServicer_to_server(servicer: RequestServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -261,6 +261,8 @@ class _FindingClassEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """The member's program has another version than the one that teamwire is tested with."""
     FINDING_CLASS_MORE: _FindingClass.ValueType  # 24
     """There is more of this."""
+    FINDING_CLASS_NOT_NOTIFIED: _FindingClass.ValueType  # 25
+    """Notifications to people about the team are not delivered. Only the lead and the operator see this."""
 
 class FindingClass(_FindingClass, metaclass=_FindingClassEnumTypeWrapper):
     """What a finding is about. Clients must accept values that they do not know."""
@@ -315,6 +317,8 @@ FINDING_CLASS_UNTRIED_VERSION: FindingClass.ValueType  # 23
 """The member's program has another version than the one that teamwire is tested with."""
 FINDING_CLASS_MORE: FindingClass.ValueType  # 24
 """There is more of this."""
+FINDING_CLASS_NOT_NOTIFIED: FindingClass.ValueType  # 25
+"""Notifications to people about the team are not delivered. Only the lead and the operator see this."""
 Global___FindingClass: typing_extensions.TypeAlias = FindingClass
 
 class _Activity:
@@ -354,6 +358,7 @@ class Team(google.protobuf.message.Message):
     CREATED_AT_FIELD_NUMBER: builtins.int
     MEMBERS_FIELD_NUMBER: builtins.int
     STORAGE_FIELD_NUMBER: builtins.int
+    BUDGET_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Case-insensitive."""
     id: builtins.str
@@ -372,6 +377,10 @@ class Team(google.protobuf.message.Message):
     def storage(self) -> Global___TeamStorage:
         """Set by GetTeam only. How much it holds in the store."""
 
+    @property
+    def budget(self) -> teamwire.v1.activity_pb2.BudgetUse:
+        """Set by GetTeam only. Its budget. Absent if it has none."""
+
     def __init__(
         self,
         *,
@@ -382,9 +391,10 @@ class Team(google.protobuf.message.Message):
         created_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         members: builtins.int = ...,
         storage: Global___TeamStorage | None = ...,
+        budget: teamwire.v1.activity_pb2.BudgetUse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["created_at", b"created_at", "storage", b"storage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "description", b"description", "id", b"id", "lead", b"lead", "members", b"members", "name", b"name", "storage", b"storage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["budget", b"budget", "created_at", b"created_at", "storage", b"storage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["budget", b"budget", "created_at", b"created_at", "description", b"description", "id", b"id", "lead", b"lead", "members", b"members", "name", b"name", "storage", b"storage"]) -> None: ...
 
 Global___Team: typing_extensions.TypeAlias = Team
 
@@ -460,6 +470,7 @@ class Member(google.protobuf.message.Message):
     FAILED_TURNS_FIELD_NUMBER: builtins.int
     PROGRAM_FIELD_NUMBER: builtins.int
     LAST_SUMMARY_AT_FIELD_NUMBER: builtins.int
+    BUDGET_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Case-insensitive."""
     role: Global___Role.ValueType
@@ -536,6 +547,10 @@ class Member(google.protobuf.message.Message):
     def last_summary_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When a Heartbeat first gave `last_summary`. A Heartbeat that repeats the summary does not change it. Absent means none."""
 
+    @property
+    def budget(self) -> teamwire.v1.activity_pb2.Budget:
+        """How much its programs may use. Absent if there is no budget. See total_usage for what was used of it."""
+
     def __init__(
         self,
         *,
@@ -565,9 +580,10 @@ class Member(google.protobuf.message.Message):
         failed_turns: teamwire.v1.activity_pb2.FailedTurns | None = ...,
         program: teamwire.v1.activity_pb2.Program | None = ...,
         last_summary_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        budget: teamwire.v1.activity_pb2.Budget | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "program", b"program", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "program", b"program", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "budget", b"budget", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "program", b"program", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "budget", b"budget", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "program", b"program", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 

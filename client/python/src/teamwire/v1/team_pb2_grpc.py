@@ -138,6 +138,11 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
                 _registered_method=True)
+        self.SetBudget = channel.unary_unary(
+                '/teamwire.v1.TeamService/SetBudget',
+                request_serializer=teamwire_dot_v1_dot_activity__pb2.SetBudgetRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_activity__pb2.SetBudgetResponse.FromString,
+                _registered_method=True)
 
 
 class TeamServiceServicer(object):
@@ -365,6 +370,18 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetBudget(self, request, context):
+        """Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
+        coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
+        the lead with a permission request for the tool `budget`; the lead's approval raises the budget.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_NAME,
+        INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TeamServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -462,6 +479,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.SetNoticeLevel,
                     request_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.SerializeToString,
+            ),
+            'SetBudget': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetBudget,
+                    request_deserializer=teamwire_dot_v1_dot_activity__pb2.SetBudgetRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_activity__pb2.SetBudgetResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -984,6 +1006,33 @@ class TeamService(object):
             '/teamwire.v1.TeamService/SetNoticeLevel',
             teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
             teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetBudget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/SetBudget',
+            teamwire_dot_v1_dot_activity__pb2.SetBudgetRequest.SerializeToString,
+            teamwire_dot_v1_dot_activity__pb2.SetBudgetResponse.FromString,
             options,
             channel_credentials,
             insecure,

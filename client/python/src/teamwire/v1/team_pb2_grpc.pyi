@@ -331,7 +331,23 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceAnswerTranscriptQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
+_TeamServiceSetBudgetType = typing_extensions.TypeVar(
+    '_TeamServiceSetBudgetType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.SetBudgetRequest,
+        teamwire.v1.activity_pb2.SetBudgetResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.SetBudgetRequest,
+        teamwire.v1.activity_pb2.SetBudgetResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.SetBudgetRequest,
+        teamwire.v1.activity_pb2.SetBudgetResponse,
+    ],
+)
+
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceAnswerTranscriptQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType, _TeamServiceSetBudgetType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
@@ -419,6 +435,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
             teamwire.v1.team_pb2.SetNoticeLevelRequest,
             teamwire.v1.team_pb2.SetNoticeLevelResponse,
         ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.SetBudgetRequest,
+            teamwire.v1.activity_pb2.SetBudgetResponse,
+        ],
     ], channel: grpc.Channel) -> None: ...
 
     @typing.overload
@@ -498,6 +518,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.SetNoticeLevelRequest,
             teamwire.v1.team_pb2.SetNoticeLevelResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.SetBudgetRequest,
+            teamwire.v1.activity_pb2.SetBudgetResponse,
         ],
     ], channel: grpc.aio.Channel) -> None: ...
 
@@ -659,6 +683,15 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
     """
 
+    SetBudget: _TeamServiceSetBudgetType
+    """Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
+    coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
+    the lead with a permission request for the tool `budget`; the lead's approval raises the budget.
+
+    PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_NAME,
+    INVALID_FIELD.
+    """
+
 TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.CreateTeamRequest,
@@ -735,6 +768,10 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.SetNoticeLevelRequest,
         teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.SetBudgetRequest,
+        teamwire.v1.activity_pb2.SetBudgetResponse,
     ],
 ]
 
@@ -999,6 +1036,20 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
 
         PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
         AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
+        """
+
+    @abc.abstractmethod
+    def SetBudget(
+        self,
+        request: teamwire.v1.activity_pb2.SetBudgetRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.activity_pb2.SetBudgetResponse, collections.abc.Awaitable[teamwire.v1.activity_pb2.SetBudgetResponse]]:
+        """Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
+        coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
+        the lead with a permission request for the tool `budget`; the lead's approval raises the budget.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_NAME,
+        INVALID_FIELD.
         """
 
 def add_TeamServiceServicer_to_server(servicer: TeamServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

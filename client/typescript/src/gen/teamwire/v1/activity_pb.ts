@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/activity.proto.
  */
 export const file_teamwire_v1_activity: GenFile = /*@__PURE__*/
-  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpkBCgdQcm9ncmFtEg8KB3ZlcnNpb24YASABKAkSLgoKdHVybl9zaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEdG9vbBgDIAEoCRIuCgp0b29sX3NpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd0cm91YmxlGAUgASgJIpsBCg9SZXBvcnRlZFByb2dyYW0SDwoHdmVyc2lvbhgBIAEoCRIrCgh0dXJuX2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgR0b29sGAMgASgJEisKCHRvb2xfYWdlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3Ryb3VibGUYBSABKAkiawoMQWN0aXZpdHlMaW5lEhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0ZXh0GAQgASgJIkQKDFJlcG9ydGVkTGluZRIMCgR0ZXh0GAEgASgJEiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiL5AQoJVHVybkVuZGVkEgwKBHR1cm4YASABKAQSEwoLaW5jYXJuYXRpb24YAiABKAQSLgoKc3RhcnRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmZpbmFsX3RleHQYBSABKAkSEgoKdG9vbF9jYWxscxgGIAEoDRINCgVmaWxlcxgHIAMoCRIhCgV1c2FnZRgIIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEhEKCWN1dF9zaG9ydBgJIAEoCSLjAQoMUmVwb3J0ZWRUdXJuEgwKBHR1cm4YASABKAQSLAoJc3RhcnRfYWdlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2VuZF9hZ2UYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKZmluYWxfdGV4dBgEIAEoCRISCgp0b29sX2NhbGxzGAUgASgNEg0KBWZpbGVzGAYgAygJEiEKBXVzYWdlGAcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEQoJY3V0X3Nob3J0GAggASgJIoUCChVSZXBvcnRBY3Rpdml0eVJlcXVlc3QSKAoFbGluZXMYASADKAsyGS50ZWFtd2lyZS52MS5SZXBvcnRlZExpbmUSIQoFdXNhZ2UYAiABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSLgoMZmFpbGVkX3R1cm5zGAQgASgLMhgudGVhbXdpcmUudjEuRmFpbGVkVHVybnMSLQoHcHJvZ3JhbRgFIAEoCzIcLnRlYW13aXJlLnYxLlJlcG9ydGVkUHJvZ3JhbRInCgR0dXJuGAYgASgLMhkudGVhbXdpcmUudjEuUmVwb3J0ZWRUdXJuIhgKFlJlcG9ydEFjdGl2aXR5UmVzcG9uc2UipQEKE0xpc3RBY3Rpdml0eVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBSABKAkSMQoEd2FpdBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIIirUYBBICCDwicAoUTGlzdEFjdGl2aXR5UmVzcG9uc2USKAoFbGluZXMYASADKAsyGS50ZWFtd2lyZS52MS5BY3Rpdml0eUxpbmUSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkiMgoSR2V0TGFzdFR1cm5SZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJIjsKE0dldExhc3RUdXJuUmVzcG9uc2USJAoEdHVybhgBIAEoCzIWLnRlYW13aXJlLnYxLlR1cm5FbmRlZEJgCg5pby50ZWFtd2lyZS52MUINQWN0aXZpdHlQcm90b1ABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
+  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiMQoGQnVkZ2V0EhcKD2Nvc3RfdXNkX21pY3JvcxgBIAEoBBIOCgZ0b2tlbnMYAiABKAQiagoJQnVkZ2V0VXNlEg8KB29mX3RlYW0YASABKAgSIwoGYnVkZ2V0GAIgASgLMhMudGVhbXdpcmUudjEuQnVkZ2V0EhcKD2Nvc3RfdXNkX21pY3JvcxgDIAEoBBIOCgZ0b2tlbnMYBCABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpkBCgdQcm9ncmFtEg8KB3ZlcnNpb24YASABKAkSLgoKdHVybl9zaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEdG9vbBgDIAEoCRIuCgp0b29sX3NpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd0cm91YmxlGAUgASgJIpsBCg9SZXBvcnRlZFByb2dyYW0SDwoHdmVyc2lvbhgBIAEoCRIrCgh0dXJuX2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgR0b29sGAMgASgJEisKCHRvb2xfYWdlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3Ryb3VibGUYBSABKAkiawoMQWN0aXZpdHlMaW5lEhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0ZXh0GAQgASgJIkQKDFJlcG9ydGVkTGluZRIMCgR0ZXh0GAEgASgJEiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiL5AQoJVHVybkVuZGVkEgwKBHR1cm4YASABKAQSEwoLaW5jYXJuYXRpb24YAiABKAQSLgoKc3RhcnRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmZpbmFsX3RleHQYBSABKAkSEgoKdG9vbF9jYWxscxgGIAEoDRINCgVmaWxlcxgHIAMoCRIhCgV1c2FnZRgIIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEhEKCWN1dF9zaG9ydBgJIAEoCSLjAQoMUmVwb3J0ZWRUdXJuEgwKBHR1cm4YASABKAQSLAoJc3RhcnRfYWdlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2VuZF9hZ2UYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKZmluYWxfdGV4dBgEIAEoCRISCgp0b29sX2NhbGxzGAUgASgNEg0KBWZpbGVzGAYgAygJEiEKBXVzYWdlGAcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEQoJY3V0X3Nob3J0GAggASgJIoUCChVSZXBvcnRBY3Rpdml0eVJlcXVlc3QSKAoFbGluZXMYASADKAsyGS50ZWFtd2lyZS52MS5SZXBvcnRlZExpbmUSIQoFdXNhZ2UYAiABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSLgoMZmFpbGVkX3R1cm5zGAQgASgLMhgudGVhbXdpcmUudjEuRmFpbGVkVHVybnMSLQoHcHJvZ3JhbRgFIAEoCzIcLnRlYW13aXJlLnYxLlJlcG9ydGVkUHJvZ3JhbRInCgR0dXJuGAYgASgLMhkudGVhbXdpcmUudjEuUmVwb3J0ZWRUdXJuIkEKFlJlcG9ydEFjdGl2aXR5UmVzcG9uc2USJwoHYnVkZ2V0cxgBIAMoCzIWLnRlYW13aXJlLnYxLkJ1ZGdldFVzZSJiChBTZXRCdWRnZXRSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEiMKBmJ1ZGdldBgDIAEoCzITLnRlYW13aXJlLnYxLkJ1ZGdldBILCgNhZGQYBCABKAgiOAoRU2V0QnVkZ2V0UmVzcG9uc2USIwoDdXNlGAEgASgLMhYudGVhbXdpcmUudjEuQnVkZ2V0VXNlIqUBChNMaXN0QWN0aXZpdHlSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJEjEKBHdhaXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CCIq1GAQSAgg8InAKFExpc3RBY3Rpdml0eVJlc3BvbnNlEigKBWxpbmVzGAEgAygLMhkudGVhbXdpcmUudjEuQWN0aXZpdHlMaW5lEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJIjIKEkdldExhc3RUdXJuUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCSI7ChNHZXRMYXN0VHVyblJlc3BvbnNlEiQKBHR1cm4YASABKAsyFi50ZWFtd2lyZS52MS5UdXJuRW5kZWRCYAoOaW8udGVhbXdpcmUudjFCDUFjdGl2aXR5UHJvdG9QAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
  * How much a member's program has used its model, as the program reports it. Counters, which only grow. The coordinator does
@@ -68,6 +68,76 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_activity, 0);
 
 /**
+ * How much may be used. Zero means any amount.
+ *
+ * @generated from message teamwire.v1.Budget
+ */
+export type Budget = Message<"teamwire.v1.Budget"> & {
+  /**
+   * The cost, in millionths of a US dollar, as the program reports it. A program that reports no cost never reaches it.
+   *
+   * @generated from field: uint64 cost_usd_micros = 1;
+   */
+  costUsdMicros: bigint;
+
+  /**
+   * Tokens that the model read and wrote, including those from a cache.
+   *
+   * @generated from field: uint64 tokens = 2;
+   */
+  tokens: bigint;
+};
+
+/**
+ * Describes the message teamwire.v1.Budget.
+ * Use `create(BudgetSchema)` to create a new message.
+ */
+export const BudgetSchema: GenMessage<Budget> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 1);
+
+/**
+ * A budget, and what was used of it.
+ *
+ * @generated from message teamwire.v1.BudgetUse
+ */
+export type BudgetUse = Message<"teamwire.v1.BudgetUse"> & {
+  /**
+   * True if it is the team's, false if it is the member's.
+   *
+   * @generated from field: bool of_team = 1;
+   */
+  ofTeam: boolean;
+
+  /**
+   * The budget.
+   *
+   * @generated from field: teamwire.v1.Budget budget = 2;
+   */
+  budget?: Budget | undefined;
+
+  /**
+   * The cost so far, over all lives.
+   *
+   * @generated from field: uint64 cost_usd_micros = 3;
+   */
+  costUsdMicros: bigint;
+
+  /**
+   * The tokens so far, over all lives.
+   *
+   * @generated from field: uint64 tokens = 4;
+   */
+  tokens: bigint;
+};
+
+/**
+ * Describes the message teamwire.v1.BudgetUse.
+ * Use `create(BudgetUseSchema)` to create a new message.
+ */
+export const BudgetUseSchema: GenMessage<BudgetUse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 2);
+
+/**
  * Turns of a member's program that have failed in a row, up to and including the latest turn.
  *
  * @generated from message teamwire.v1.FailedTurns
@@ -101,7 +171,7 @@ export type FailedTurns = Message<"teamwire.v1.FailedTurns"> & {
  * Use `create(FailedTurnsSchema)` to create a new message.
  */
 export const FailedTurnsSchema: GenMessage<FailedTurns> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 1);
+  messageDesc(file_teamwire_v1_activity, 3);
 
 /**
  * What a member's program is, and what it is doing, as of its runner's last report. The texts come from the program and may contain
@@ -151,7 +221,7 @@ export type Program = Message<"teamwire.v1.Program"> & {
  * Use `create(ProgramSchema)` to create a new message.
  */
 export const ProgramSchema: GenMessage<Program> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 2);
+  messageDesc(file_teamwire_v1_activity, 4);
 
 /**
  * What a report says of a program. See Program.
@@ -200,7 +270,7 @@ export type ReportedProgram = Message<"teamwire.v1.ReportedProgram"> & {
  * Use `create(ReportedProgramSchema)` to create a new message.
  */
 export const ReportedProgramSchema: GenMessage<ReportedProgram> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 3);
+  messageDesc(file_teamwire_v1_activity, 5);
 
 /**
  * One thing that a member's program did, such as a tool call.
@@ -242,7 +312,7 @@ export type ActivityLine = Message<"teamwire.v1.ActivityLine"> & {
  * Use `create(ActivityLineSchema)` to create a new message.
  */
 export const ActivityLineSchema: GenMessage<ActivityLine> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 4);
+  messageDesc(file_teamwire_v1_activity, 6);
 
 /**
  * A line in a report.
@@ -270,7 +340,7 @@ export type ReportedLine = Message<"teamwire.v1.ReportedLine"> & {
  * Use `create(ReportedLineSchema)` to create a new message.
  */
 export const ReportedLineSchema: GenMessage<ReportedLine> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 5);
+  messageDesc(file_teamwire_v1_activity, 7);
 
 /**
  * A turn of a member's program that has ended. A turn lasts until the model has nothing left to do. The texts come from the program
@@ -350,7 +420,7 @@ export type TurnEnded = Message<"teamwire.v1.TurnEnded"> & {
  * Use `create(TurnEndedSchema)` to create a new message.
  */
 export const TurnEndedSchema: GenMessage<TurnEnded> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 6);
+  messageDesc(file_teamwire_v1_activity, 8);
 
 /**
  * What a report says of a turn. See TurnEnded.
@@ -421,7 +491,7 @@ export type ReportedTurn = Message<"teamwire.v1.ReportedTurn"> & {
  * Use `create(ReportedTurnSchema)` to create a new message.
  */
 export const ReportedTurnSchema: GenMessage<ReportedTurn> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 7);
+  messageDesc(file_teamwire_v1_activity, 9);
 
 /**
  * The request of TeamService.ReportActivity.
@@ -479,7 +549,7 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
  * Use `create(ReportActivityRequestSchema)` to create a new message.
  */
 export const ReportActivityRequestSchema: GenMessage<ReportActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 8);
+  messageDesc(file_teamwire_v1_activity, 10);
 
 /**
  * The reply of TeamService.ReportActivity.
@@ -487,6 +557,13 @@ export const ReportActivityRequestSchema: GenMessage<ReportActivityRequest> = /*
  * @generated from message teamwire.v1.ReportActivityResponse
  */
 export type ReportActivityResponse = Message<"teamwire.v1.ReportActivityResponse"> & {
+  /**
+   * The budgets of the member and of its team, if they have any, after this report. The member's runner must end the turn once one
+   * of them is used up: the coordinator only counts.
+   *
+   * @generated from field: repeated teamwire.v1.BudgetUse budgets = 1;
+   */
+  budgets: BudgetUse[];
 };
 
 /**
@@ -494,7 +571,70 @@ export type ReportActivityResponse = Message<"teamwire.v1.ReportActivityResponse
  * Use `create(ReportActivityResponseSchema)` to create a new message.
  */
 export const ReportActivityResponseSchema: GenMessage<ReportActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 9);
+  messageDesc(file_teamwire_v1_activity, 11);
+
+/**
+ * The request of TeamService.SetBudget.
+ *
+ * @generated from message teamwire.v1.SetBudgetRequest
+ */
+export type SetBudgetRequest = Message<"teamwire.v1.SetBudgetRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Optional. The member: see DirectMessage.recipient. Empty means the whole team.
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+
+  /**
+   * Optional. The budget. Absent or zero means that there is none any longer.
+   *
+   * @generated from field: teamwire.v1.Budget budget = 3;
+   */
+  budget?: Budget | undefined;
+
+  /**
+   * Optional. If true, the budget is raised by this much. Fails with INVALID_FIELD if there is no budget of this kind.
+   *
+   * @generated from field: bool add = 4;
+   */
+  add: boolean;
+};
+
+/**
+ * Describes the message teamwire.v1.SetBudgetRequest.
+ * Use `create(SetBudgetRequestSchema)` to create a new message.
+ */
+export const SetBudgetRequestSchema: GenMessage<SetBudgetRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 12);
+
+/**
+ * The reply of TeamService.SetBudget.
+ *
+ * @generated from message teamwire.v1.SetBudgetResponse
+ */
+export type SetBudgetResponse = Message<"teamwire.v1.SetBudgetResponse"> & {
+  /**
+   * The budget, and what was used of it.
+   *
+   * @generated from field: teamwire.v1.BudgetUse use = 1;
+   */
+  use?: BudgetUse | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.SetBudgetResponse.
+ * Use `create(SetBudgetResponseSchema)` to create a new message.
+ */
+export const SetBudgetResponseSchema: GenMessage<SetBudgetResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 13);
 
 /**
  * The request of TeamService.ListActivity.
@@ -551,7 +691,7 @@ export type ListActivityRequest = Message<"teamwire.v1.ListActivityRequest"> & {
  * Use `create(ListActivityRequestSchema)` to create a new message.
  */
 export const ListActivityRequestSchema: GenMessage<ListActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 10);
+  messageDesc(file_teamwire_v1_activity, 14);
 
 /**
  * The reply of TeamService.ListActivity.
@@ -586,7 +726,7 @@ export type ListActivityResponse = Message<"teamwire.v1.ListActivityResponse"> &
  * Use `create(ListActivityResponseSchema)` to create a new message.
  */
 export const ListActivityResponseSchema: GenMessage<ListActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 11);
+  messageDesc(file_teamwire_v1_activity, 15);
 
 /**
  * The request of TeamService.GetLastTurn.
@@ -614,7 +754,7 @@ export type GetLastTurnRequest = Message<"teamwire.v1.GetLastTurnRequest"> & {
  * Use `create(GetLastTurnRequestSchema)` to create a new message.
  */
 export const GetLastTurnRequestSchema: GenMessage<GetLastTurnRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 12);
+  messageDesc(file_teamwire_v1_activity, 16);
 
 /**
  * The reply of TeamService.GetLastTurn.
@@ -635,5 +775,5 @@ export type GetLastTurnResponse = Message<"teamwire.v1.GetLastTurnResponse"> & {
  * Use `create(GetLastTurnResponseSchema)` to create a new message.
  */
 export const GetLastTurnResponseSchema: GenMessage<GetLastTurnResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 13);
+  messageDesc(file_teamwire_v1_activity, 17);
 

@@ -13,7 +13,7 @@ import { file_teamwire_v1_access } from "./access_pb.js";
 import type { DeadLetterCause, ExitReport, Message as Message$1, Receipt, Sender } from "./message_pb.js";
 import { file_teamwire_v1_message } from "./message_pb.js";
 import { file_teamwire_v1_options } from "./options_pb.js";
-import type { Request } from "./request_pb.js";
+import type { PermissionRule, Request } from "./request_pb.js";
 import { file_teamwire_v1_request } from "./request_pb.js";
 import type { MemberState } from "./team_pb.js";
 import { file_teamwire_v1_team } from "./team_pb.js";
@@ -23,7 +23,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/history.proto.
  */
 export const file_teamwire_v1_history: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9oaXN0b3J5LnByb3RvEgt0ZWFtd2lyZS52MSKtAQoJVGVhbUV2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UZWFtRXZlbnRLaW5kEiIKBWFjdG9yGAIgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEg4KBm1lbWJlchgDIAEoCRIRCglyZWFkX29ubHkYBCABKAgSLwoKY3JlZGVudGlhbBgFIAEoDjIbLnRlYW13aXJlLnYxLkNyZWRlbnRpYWxLaW5kIroBCgtNZW1iZXJFdmVudBIOCgZtZW1iZXIYASABKAkSJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgDIAEoBBIlCgRleGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIOCgZkZXRhaWwYBSABKAkSJgoJZm9yY2VkX2J5GAYgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyImUKD0RlYWRMZXR0ZXJFdmVudBISCgptZXNzYWdlX2lkGAEgASgJEhEKCXJlY2lwaWVudBgCIAEoCRIrCgVjYXVzZRgDIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZSKsAQoJVGFza0V2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UYXNrRXZlbnRLaW5kEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3ViamVjdBgDIAEoCRIiCgVhY3RvchgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchINCgVvd25lchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDRIOCgZkZXRhaWwYByABKAki/QIKDEhpc3RvcnlFbnRyeRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoIcmVjZWlwdHMYAyADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0EicKB21lc3NhZ2UYFSABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlSAASKAoIZGVjaXNpb24YFiABKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0SAASKgoGbWVtYmVyGBcgASgLMhgudGVhbXdpcmUudjEuTWVtYmVyRXZlbnRIABImCgR0ZWFtGBggASgLMhYudGVhbXdpcmUudjEuVGVhbUV2ZW50SAASMwoLZGVhZF9sZXR0ZXIYGSABKAsyHC50ZWFtd2lyZS52MS5EZWFkTGV0dGVyRXZlbnRIABImCgR0YXNrGBogASgLMhYudGVhbXdpcmUudjEuVGFza0V2ZW50SABCBwoFZXZlbnQiXgoNSGlzdG9yeUZpbHRlchIOCgZtZW1iZXIYASABKAkSFQoNbWVzc2FnZXNfb25seRgCIAEoCBIYChBpbmNsdWRlX3JlY2VpcHRzGAMgASgIEgwKBHRleHQYBCABKAkinQEKEkxpc3RIaXN0b3J5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEioKBmZpbHRlchgCIAEoCzIaLnRlYW13aXJlLnYxLkhpc3RvcnlGaWx0ZXISFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQSDgoGbmV3ZXN0GAUgASgIEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJInEKE0xpc3RIaXN0b3J5UmVzcG9uc2USKgoHZW50cmllcxgBIAMoCzIZLnRlYW13aXJlLnYxLkhpc3RvcnlFbnRyeRIVCg1sYXN0X3NlcXVlbmNlGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJoChRGb2xsb3dIaXN0b3J5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEioKBmZpbHRlchgCIAEoCzIaLnRlYW13aXJlLnYxLkhpc3RvcnlGaWx0ZXISFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQiWAoVRm9sbG93SGlzdG9yeVJlc3BvbnNlEigKBWVudHJ5GAEgASgLMhkudGVhbXdpcmUudjEuSGlzdG9yeUVudHJ5EhUKDWxhc3Rfc2VxdWVuY2UYAiABKAQqmgIKDVRlYW1FdmVudEtpbmQSHwobVEVBTV9FVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXVEVBTV9FVkVOVF9LSU5EX0NSRUFURUQQARIgChxURUFNX0VWRU5UX0tJTkRfTEVBRF9DSEFOR0VEEAISGwoXVEVBTV9FVkVOVF9LSU5EX0lOVklURUQQAxIkCiBURUFNX0VWRU5UX0tJTkRfT0JTRVJWRVJfQ1JFQVRFRBAEEh8KG1RFQU1fRVZFTlRfS0lORF9XUklURVNfTE9TVBAFEh0KGVRFQU1fRVZFTlRfS0lORF9TSUdORURfSU4QBhImCiJURUFNX0VWRU5UX0tJTkRfQ1JFREVOVElBTF9SRVZPS0VEEAcqmwIKDVRhc2tFdmVudEtpbmQSHwobVEFTS19FVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXVEFTS19FVkVOVF9LSU5EX0NSRUFURUQQARIbChdUQVNLX0VWRU5UX0tJTkRfVVBEQVRFRBACEhwKGFRBU0tfRVZFTlRfS0lORF9BU1NJR05FRBADEhsKF1RBU0tfRVZFTlRfS0lORF9DTEFJTUVEEAQSHQoZVEFTS19FVkVOVF9LSU5EX0NPTVBMRVRFRBAFEhwKGFRBU0tfRVZFTlRfS0lORF9SRUxFQVNFRBAGEhoKFlRBU0tfRVZFTlRfS0lORF9MQVBTRUQQBxIbChdUQVNLX0VWRU5UX0tJTkRfREVMRVRFRBAIMtwBCg5IaXN0b3J5U2VydmljZRJgCgtMaXN0SGlzdG9yeRIfLnRlYW13aXJlLnYxLkxpc3RIaXN0b3J5UmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RIaXN0b3J5UmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEmgKDUZvbGxvd0hpc3RvcnkSIS50ZWFtd2lyZS52MS5Gb2xsb3dIaXN0b3J5UmVxdWVzdBoiLnRlYW13aXJlLnYxLkZvbGxvd0hpc3RvcnlSZXNwb25zZSIOkAIBirUYBwoDAQQFEAEwAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_teamwire_v1_access, file_teamwire_v1_message, file_teamwire_v1_options, file_teamwire_v1_request, file_teamwire_v1_team]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9oaXN0b3J5LnByb3RvEgt0ZWFtd2lyZS52MSKtAQoJVGVhbUV2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UZWFtRXZlbnRLaW5kEiIKBWFjdG9yGAIgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEg4KBm1lbWJlchgDIAEoCRIRCglyZWFkX29ubHkYBCABKAgSLwoKY3JlZGVudGlhbBgFIAEoDjIbLnRlYW13aXJlLnYxLkNyZWRlbnRpYWxLaW5kIroBCgtNZW1iZXJFdmVudBIOCgZtZW1iZXIYASABKAkSJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgDIAEoBBIlCgRleGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIOCgZkZXRhaWwYBSABKAkSJgoJZm9yY2VkX2J5GAYgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyImUKD0RlYWRMZXR0ZXJFdmVudBISCgptZXNzYWdlX2lkGAEgASgJEhEKCXJlY2lwaWVudBgCIAEoCRIrCgVjYXVzZRgDIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZSKsAQoJVGFza0V2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UYXNrRXZlbnRLaW5kEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3ViamVjdBgDIAEoCRIiCgVhY3RvchgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchINCgVvd25lchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDRIOCgZkZXRhaWwYByABKAkioAEKD1Blcm1pc3Npb25FdmVudBIuCgRraW5kGAEgASgOMiAudGVhbXdpcmUudjEuUGVybWlzc2lvbkV2ZW50S2luZBIiCgVhY3RvchgCIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIpCgRydWxlGAMgASgLMhsudGVhbXdpcmUudjEuUGVybWlzc2lvblJ1bGUSDgoGZGV0YWlsGAQgASgJIrEDCgxIaXN0b3J5RW50cnkSEAoIc2VxdWVuY2UYASABKAQSJgoCYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKCHJlY2VpcHRzGAMgAygLMhQudGVhbXdpcmUudjEuUmVjZWlwdBInCgdtZXNzYWdlGBUgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZUgAEigKCGRlY2lzaW9uGBYgASgLMhQudGVhbXdpcmUudjEuUmVxdWVzdEgAEioKBm1lbWJlchgXIAEoCzIYLnRlYW13aXJlLnYxLk1lbWJlckV2ZW50SAASJgoEdGVhbRgYIAEoCzIWLnRlYW13aXJlLnYxLlRlYW1FdmVudEgAEjMKC2RlYWRfbGV0dGVyGBkgASgLMhwudGVhbXdpcmUudjEuRGVhZExldHRlckV2ZW50SAASJgoEdGFzaxgaIAEoCzIWLnRlYW13aXJlLnYxLlRhc2tFdmVudEgAEjIKCnBlcm1pc3Npb24YGyABKAsyHC50ZWFtd2lyZS52MS5QZXJtaXNzaW9uRXZlbnRIAEIHCgVldmVudCJeCg1IaXN0b3J5RmlsdGVyEg4KBm1lbWJlchgBIAEoCRIVCg1tZXNzYWdlc19vbmx5GAIgASgIEhgKEGluY2x1ZGVfcmVjZWlwdHMYAyABKAgSDAoEdGV4dBgEIAEoCSKdAQoSTGlzdEhpc3RvcnlSZXF1ZXN0EgwKBHRlYW0YASABKAkSKgoGZmlsdGVyGAIgASgLMhoudGVhbXdpcmUudjEuSGlzdG9yeUZpbHRlchIWCg5hZnRlcl9zZXF1ZW5jZRgDIAEoBBIOCgZuZXdlc3QYBSABKAgSEQoJcGFnZV9zaXplGAQgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkicQoTTGlzdEhpc3RvcnlSZXNwb25zZRIqCgdlbnRyaWVzGAEgAygLMhkudGVhbXdpcmUudjEuSGlzdG9yeUVudHJ5EhUKDWxhc3Rfc2VxdWVuY2UYAiABKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJImgKFEZvbGxvd0hpc3RvcnlSZXF1ZXN0EgwKBHRlYW0YASABKAkSKgoGZmlsdGVyGAIgASgLMhoudGVhbXdpcmUudjEuSGlzdG9yeUZpbHRlchIWCg5hZnRlcl9zZXF1ZW5jZRgDIAEoBCJYChVGb2xsb3dIaXN0b3J5UmVzcG9uc2USKAoFZW50cnkYASABKAsyGS50ZWFtd2lyZS52MS5IaXN0b3J5RW50cnkSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoBCqaAgoNVGVhbUV2ZW50S2luZBIfChtURUFNX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIbChdURUFNX0VWRU5UX0tJTkRfQ1JFQVRFRBABEiAKHFRFQU1fRVZFTlRfS0lORF9MRUFEX0NIQU5HRUQQAhIbChdURUFNX0VWRU5UX0tJTkRfSU5WSVRFRBADEiQKIFRFQU1fRVZFTlRfS0lORF9PQlNFUlZFUl9DUkVBVEVEEAQSHwobVEVBTV9FVkVOVF9LSU5EX1dSSVRFU19MT1NUEAUSHQoZVEVBTV9FVkVOVF9LSU5EX1NJR05FRF9JThAGEiYKIlRFQU1fRVZFTlRfS0lORF9DUkVERU5USUFMX1JFVk9LRUQQByqbAgoNVGFza0V2ZW50S2luZBIfChtUQVNLX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIbChdUQVNLX0VWRU5UX0tJTkRfQ1JFQVRFRBABEhsKF1RBU0tfRVZFTlRfS0lORF9VUERBVEVEEAISHAoYVEFTS19FVkVOVF9LSU5EX0FTU0lHTkVEEAMSGwoXVEFTS19FVkVOVF9LSU5EX0NMQUlNRUQQBBIdChlUQVNLX0VWRU5UX0tJTkRfQ09NUExFVEVEEAUSHAoYVEFTS19FVkVOVF9LSU5EX1JFTEVBU0VEEAYSGgoWVEFTS19FVkVOVF9LSU5EX0xBUFNFRBAHEhsKF1RBU0tfRVZFTlRfS0lORF9ERUxFVEVEEAgqoAEKE1Blcm1pc3Npb25FdmVudEtpbmQSJQohUEVSTUlTU0lPTl9FVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASHwobUEVSTUlTU0lPTl9FVkVOVF9LSU5EX0FEREVEEAESIQodUEVSTUlTU0lPTl9FVkVOVF9LSU5EX1JFVk9LRUQQAhIeChpQRVJNSVNTSU9OX0VWRU5UX0tJTkRfVVNFRBADMtwBCg5IaXN0b3J5U2VydmljZRJgCgtMaXN0SGlzdG9yeRIfLnRlYW13aXJlLnYxLkxpc3RIaXN0b3J5UmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RIaXN0b3J5UmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEmgKDUZvbGxvd0hpc3RvcnkSIS50ZWFtd2lyZS52MS5Gb2xsb3dIaXN0b3J5UmVxdWVzdBoiLnRlYW13aXJlLnYxLkZvbGxvd0hpc3RvcnlSZXNwb25zZSIOkAIBirUYBwoDAQQFEAEwAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_teamwire_v1_access, file_teamwire_v1_message, file_teamwire_v1_options, file_teamwire_v1_request, file_teamwire_v1_team]);
 
 /**
  * Something that happened to a team.
@@ -229,6 +229,49 @@ export const TaskEventSchema: GenMessage<TaskEvent> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_history, 3);
 
 /**
+ * A permission rule was added, revoked or used.
+ *
+ * @generated from message teamwire.v1.PermissionEvent
+ */
+export type PermissionEvent = Message<"teamwire.v1.PermissionEvent"> & {
+  /**
+   * What happened.
+   *
+   * @generated from field: teamwire.v1.PermissionEventKind kind = 1;
+   */
+  kind: PermissionEventKind;
+
+  /**
+   * Who did it. With PERMISSION_EVENT_KIND_USED, the member that was permitted something. With PERMISSION_EVENT_KIND_REVOKED, the
+   * coordinator if the member that the rule was for was deleted.
+   *
+   * @generated from field: teamwire.v1.Sender actor = 2;
+   */
+  actor?: Sender | undefined;
+
+  /**
+   * The rule.
+   *
+   * @generated from field: teamwire.v1.PermissionRule rule = 3;
+   */
+  rule?: PermissionRule | undefined;
+
+  /**
+   * With PERMISSION_EVENT_KIND_USED: the command or the paths. Of a long text, the beginning and the end, up to 1,000 bytes.
+   *
+   * @generated from field: string detail = 4;
+   */
+  detail: string;
+};
+
+/**
+ * Describes the message teamwire.v1.PermissionEvent.
+ * Use `create(PermissionEventSchema)` to create a new message.
+ */
+export const PermissionEventSchema: GenMessage<PermissionEvent> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_history, 4);
+
+/**
  * One entry of the history.
  *
  * @generated from message teamwire.v1.HistoryEntry
@@ -308,6 +351,14 @@ export type HistoryEntry = Message<"teamwire.v1.HistoryEntry"> & {
      */
     value: TaskEvent;
     case: "task";
+  } | {
+    /**
+     * A permission rule was added, revoked or used. A teammate does not see what other members have used one for.
+     *
+     * @generated from field: teamwire.v1.PermissionEvent permission = 27;
+     */
+    value: PermissionEvent;
+    case: "permission";
   } | { case: undefined; value?: undefined };
 };
 
@@ -316,7 +367,7 @@ export type HistoryEntry = Message<"teamwire.v1.HistoryEntry"> & {
  * Use `create(HistoryEntrySchema)` to create a new message.
  */
 export const HistoryEntrySchema: GenMessage<HistoryEntry> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_history, 4);
+  messageDesc(file_teamwire_v1_history, 5);
 
 /**
  * Which entries to return.
@@ -347,8 +398,8 @@ export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
 
   /**
    * Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
-   * the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty
-   * means all.
+   * the tool of a permission request or a permission rule, in the subject of a task, or in the detail of an event. 1 to 200
+   * characters. Empty means all.
    *
    * @generated from field: string text = 4;
    */
@@ -360,7 +411,7 @@ export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
  * Use `create(HistoryFilterSchema)` to create a new message.
  */
 export const HistoryFilterSchema: GenMessage<HistoryFilter> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_history, 5);
+  messageDesc(file_teamwire_v1_history, 6);
 
 /**
  * The request of HistoryService.ListHistory.
@@ -418,7 +469,7 @@ export type ListHistoryRequest = Message<"teamwire.v1.ListHistoryRequest"> & {
  * Use `create(ListHistoryRequestSchema)` to create a new message.
  */
 export const ListHistoryRequestSchema: GenMessage<ListHistoryRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_history, 6);
+  messageDesc(file_teamwire_v1_history, 7);
 
 /**
  * The reply of HistoryService.ListHistory.
@@ -454,7 +505,7 @@ export type ListHistoryResponse = Message<"teamwire.v1.ListHistoryResponse"> & {
  * Use `create(ListHistoryResponseSchema)` to create a new message.
  */
 export const ListHistoryResponseSchema: GenMessage<ListHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_history, 7);
+  messageDesc(file_teamwire_v1_history, 8);
 
 /**
  * The request of HistoryService.FollowHistory.
@@ -489,7 +540,7 @@ export type FollowHistoryRequest = Message<"teamwire.v1.FollowHistoryRequest"> &
  * Use `create(FollowHistoryRequestSchema)` to create a new message.
  */
 export const FollowHistoryRequestSchema: GenMessage<FollowHistoryRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_history, 8);
+  messageDesc(file_teamwire_v1_history, 9);
 
 /**
  * One frame of HistoryService.FollowHistory.
@@ -518,7 +569,7 @@ export type FollowHistoryResponse = Message<"teamwire.v1.FollowHistoryResponse">
  * Use `create(FollowHistoryResponseSchema)` to create a new message.
  */
 export const FollowHistoryResponseSchema: GenMessage<FollowHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_history, 9);
+  messageDesc(file_teamwire_v1_history, 10);
 
 /**
  * What happened to a team.
@@ -666,6 +717,47 @@ export enum TaskEventKind {
  */
 export const TaskEventKindSchema: GenEnum<TaskEventKind> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_history, 1);
+
+/**
+ * What happened to a permission rule.
+ *
+ * @generated from enum teamwire.v1.PermissionEventKind
+ */
+export enum PermissionEventKind {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: PERMISSION_EVENT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It was added.
+   *
+   * @generated from enum value: PERMISSION_EVENT_KIND_ADDED = 1;
+   */
+  ADDED = 1,
+
+  /**
+   * It was revoked.
+   *
+   * @generated from enum value: PERMISSION_EVENT_KIND_REVOKED = 2;
+   */
+  REVOKED = 2,
+
+  /**
+   * It has permitted something that PermissionEvent.actor asked for.
+   *
+   * @generated from enum value: PERMISSION_EVENT_KIND_USED = 3;
+   */
+  USED = 3,
+}
+
+/**
+ * Describes the enum teamwire.v1.PermissionEventKind.
+ */
+export const PermissionEventKindSchema: GenEnum<PermissionEventKind> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_history, 2);
 
 /**
  * Reads the history of a team. MessageService describes credentials and errors, which apply here too.

@@ -8,7 +8,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Sender, SpawnTerms } from "./message_pb.js";
+import type { Sender, SpawnTerms, ToolUse } from "./message_pb.js";
 import { file_teamwire_v1_message } from "./message_pb.js";
 import { file_teamwire_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
@@ -17,7 +17,82 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/request.proto.
  */
 export const file_teamwire_v1_request: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9yZXF1ZXN0LnByb3RvEgt0ZWFtd2lyZS52MSLGBAoHUmVxdWVzdBIKCgJpZBgBIAEoCRImCgRraW5kGAIgASgOMhgudGVhbXdpcmUudjEuUmVxdWVzdEtpbmQSKAoFc3RhdGUYAyABKA4yGS50ZWFtd2lyZS52MS5SZXF1ZXN0U3RhdGUSJgoJcmVxdWVzdGVyGAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEg4KBm1lbWJlchgFIAEoCRITCgtpbmNhcm5hdGlvbhgGIAEoBBIPCgdjb250ZW50GAcgASgJEhIKCm1lc3NhZ2VfaWQYCCABKAkSLgoKY3JlYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZGVjaWRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoKZGVjaWRlZF9ieRgMIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIOCgZyZWFzb24YDSABKAkSLgoMY2FuY2VsX2NhdXNlGA4gASgOMhgudGVhbXdpcmUudjEuQ2FuY2VsQ2F1c2USGQoRYW5zd2VyX21lc3NhZ2VfaWQYDyABKAkSEAoIYXBwcm92ZXIYECABKAkSDAoEdG9vbBgRIAEoCRIPCgdzdW1tYXJ5GBIgASgJEiYKBXNwYXduGBMgASgLMhcudGVhbXdpcmUudjEuU3Bhd25UZXJtcyI1ChFHZXRSZXF1ZXN0UmVxdWVzdBIMCgR0ZWFtGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkiOwoSR2V0UmVxdWVzdFJlc3BvbnNlEiUKB3JlcXVlc3QYASABKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0IqwBChNMaXN0UmVxdWVzdHNSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoEa2luZBgCIAEoDjIYLnRlYW13aXJlLnYxLlJlcXVlc3RLaW5kEigKBXN0YXRlGAMgASgOMhkudGVhbXdpcmUudjEuUmVxdWVzdFN0YXRlEg4KBm1lbWJlchgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJXChRMaXN0UmVxdWVzdHNSZXNwb25zZRImCghyZXF1ZXN0cxgBIAMoCzIULnRlYW13aXJlLnYxLlJlcXVlc3QSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKFldhaXRGb3JEZWNpc2lvblJlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEjgKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDIq1GAgKAggeEgIIPCJAChdXYWl0Rm9yRGVjaXNpb25SZXNwb25zZRIlCgdyZXF1ZXN0GAEgASgLMhQudGVhbXdpcmUudjEuUmVxdWVzdCIzCg9XaXRoZHJhd1JlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIjkKEFdpdGhkcmF3UmVzcG9uc2USJQoHcmVxdWVzdBgBIAEoCzIULnRlYW13aXJlLnYxLlJlcXVlc3Qq/QEKC1JlcXVlc3RLaW5kEhwKGFJFUVVFU1RfS0lORF9VTlNQRUNJRklFRBAAEjEKFVJFUVVFU1RfS0lORF9TSFVURE9XThABGhaatRgSChBzaHV0ZG93bl9yZXF1ZXN0EjsKGlJFUVVFU1RfS0lORF9QTEFOX0FQUFJPVkFMEAIaG5q1GBcKFXBsYW5fYXBwcm92YWxfcmVxdWVzdBI1ChdSRVFVRVNUX0tJTkRfUEVSTUlTU0lPThADGhiatRgUChJwZXJtaXNzaW9uX3JlcXVlc3QSKQoSUkVRVUVTVF9LSU5EX1NQQVdOEAQaEZq1GA0KC3NwYXduX29yZGVyKrgBCgxSZXF1ZXN0U3RhdGUSHQoZUkVRVUVTVF9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVJFUVVFU1RfU1RBVEVfUEVORElORxABEhoKFlJFUVVFU1RfU1RBVEVfQVBQUk9WRUQQAhIaChZSRVFVRVNUX1NUQVRFX1JFSkVDVEVEEAMSGQoVUkVRVUVTVF9TVEFURV9FWFBJUkVEEAQSGwoXUkVRVUVTVF9TVEFURV9DQU5DRUxMRUQQBSq/AQoLQ2FuY2VsQ2F1c2USHAoYQ0FOQ0VMX0NBVVNFX1VOU1BFQ0lGSUVEEAASIAocQ0FOQ0VMX0NBVVNFX1RBUkdFVF9SRVBMQUNFRBABEh4KGkNBTkNFTF9DQVVTRV9UQVJHRVRfRVhJVEVEEAISFwoTQ0FOQ0VMX0NBVVNFX0ZPUkNFRBADEhsKF0NBTkNFTF9DQVVTRV9ORVdFUl9QTEFOEAQSGgoWQ0FOQ0VMX0NBVVNFX1dJVEhEUkFXThAFMpoDCg5SZXF1ZXN0U2VydmljZRJdCgpHZXRSZXF1ZXN0Eh4udGVhbXdpcmUudjEuR2V0UmVxdWVzdFJlcXVlc3QaHy50ZWFtd2lyZS52MS5HZXRSZXF1ZXN0UmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEmMKDExpc3RSZXF1ZXN0cxIgLnRlYW13aXJlLnYxLkxpc3RSZXF1ZXN0c1JlcXVlc3QaIS50ZWFtd2lyZS52MS5MaXN0UmVxdWVzdHNSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESbAoPV2FpdEZvckRlY2lzaW9uEiMudGVhbXdpcmUudjEuV2FpdEZvckRlY2lzaW9uUmVxdWVzdBokLnRlYW13aXJlLnYxLldhaXRGb3JEZWNpc2lvblJlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJWCghXaXRoZHJhdxIcLnRlYW13aXJlLnYxLldpdGhkcmF3UmVxdWVzdBodLnRlYW13aXJlLnYxLldpdGhkcmF3UmVzcG9uc2UiDZACAoq1GAYKAgEFEAFCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_options]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9yZXF1ZXN0LnByb3RvEgt0ZWFtd2lyZS52MSK/AQoOUGVybWlzc2lvblJ1bGUSCgoCaWQYASABKAQSDgoGbWVtYmVyGAIgASgJEgwKBHRvb2wYAyABKAkSDwoHY29tbWFuZBgEIAEoCRIMCgRwYXRoGAUgASgJEg8KB2FueV91c2UYBiABKAgSJQoIYWRkZWRfYnkYByABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISLAoIYWRkZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu4ECgdSZXF1ZXN0EgoKAmlkGAEgASgJEiYKBGtpbmQYAiABKA4yGC50ZWFtd2lyZS52MS5SZXF1ZXN0S2luZBIoCgVzdGF0ZRgDIAEoDjIZLnRlYW13aXJlLnYxLlJlcXVlc3RTdGF0ZRImCglyZXF1ZXN0ZXIYBCABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISDgoGbWVtYmVyGAUgASgJEhMKC2luY2FybmF0aW9uGAYgASgEEg8KB2NvbnRlbnQYByABKAkSEgoKbWVzc2FnZV9pZBgIIAEoCRIuCgpjcmVhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpkZWNpZGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgpkZWNpZGVkX2J5GAwgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEg4KBnJlYXNvbhgNIAEoCRIuCgxjYW5jZWxfY2F1c2UYDiABKA4yGC50ZWFtd2lyZS52MS5DYW5jZWxDYXVzZRIZChFhbnN3ZXJfbWVzc2FnZV9pZBgPIAEoCRIQCghhcHByb3ZlchgQIAEoCRIMCgR0b29sGBEgASgJEg8KB3N1bW1hcnkYEiABKAkSJgoFc3Bhd24YEyABKAsyFy50ZWFtd2lyZS52MS5TcGF3blRlcm1zEiYKCHRvb2xfdXNlGBQgASgLMhQudGVhbXdpcmUudjEuVG9vbFVzZSI1ChFHZXRSZXF1ZXN0UmVxdWVzdBIMCgR0ZWFtGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkiOwoSR2V0UmVxdWVzdFJlc3BvbnNlEiUKB3JlcXVlc3QYASABKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0IqwBChNMaXN0UmVxdWVzdHNSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoEa2luZBgCIAEoDjIYLnRlYW13aXJlLnYxLlJlcXVlc3RLaW5kEigKBXN0YXRlGAMgASgOMhkudGVhbXdpcmUudjEuUmVxdWVzdFN0YXRlEg4KBm1lbWJlchgEIAEoCRIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJXChRMaXN0UmVxdWVzdHNSZXNwb25zZRImCghyZXF1ZXN0cxgBIAMoCzIULnRlYW13aXJlLnYxLlJlcXVlc3QSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInQKFldhaXRGb3JEZWNpc2lvblJlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEjgKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDIq1GAgKAggeEgIIPCJAChdXYWl0Rm9yRGVjaXNpb25SZXNwb25zZRIlCgdyZXF1ZXN0GAEgASgLMhQudGVhbXdpcmUudjEuUmVxdWVzdCIzCg9XaXRoZHJhd1JlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIjkKEFdpdGhkcmF3UmVzcG9uc2USJQoHcmVxdWVzdBgBIAEoCzIULnRlYW13aXJlLnYxLlJlcXVlc3QiUwoYQWRkUGVybWlzc2lvblJ1bGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSKQoEcnVsZRgCIAEoCzIbLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SdWxlIlcKGUFkZFBlcm1pc3Npb25SdWxlUmVzcG9uc2USKQoEcnVsZRgBIAEoCzIbLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SdWxlEg8KB2V4aXN0ZWQYAiABKAgiKgoaTGlzdFBlcm1pc3Npb25SdWxlc1JlcXVlc3QSDAoEdGVhbRgBIAEoCSJJChtMaXN0UGVybWlzc2lvblJ1bGVzUmVzcG9uc2USKgoFcnVsZXMYASADKAsyGy50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUnVsZSI8ChtSZXZva2VQZXJtaXNzaW9uUnVsZVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIPCgdydWxlX2lkGAIgASgEIkkKHFJldm9rZVBlcm1pc3Npb25SdWxlUmVzcG9uc2USKQoEcnVsZRgBIAEoCzIbLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SdWxlIlAKGFVzZVBlcm1pc3Npb25SdWxlUmVxdWVzdBIMCgR0b29sGAEgASgJEiYKCHRvb2xfdXNlGAIgASgLMhQudGVhbXdpcmUudjEuVG9vbFVzZSJGChlVc2VQZXJtaXNzaW9uUnVsZVJlc3BvbnNlEikKBHJ1bGUYASABKAsyGy50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUnVsZSr9AQoLUmVxdWVzdEtpbmQSHAoYUkVRVUVTVF9LSU5EX1VOU1BFQ0lGSUVEEAASMQoVUkVRVUVTVF9LSU5EX1NIVVRET1dOEAEaFpq1GBIKEHNodXRkb3duX3JlcXVlc3QSOwoaUkVRVUVTVF9LSU5EX1BMQU5fQVBQUk9WQUwQAhobmrUYFwoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0EjUKF1JFUVVFU1RfS0lORF9QRVJNSVNTSU9OEAMaGJq1GBQKEnBlcm1pc3Npb25fcmVxdWVzdBIpChJSRVFVRVNUX0tJTkRfU1BBV04QBBoRmrUYDQoLc3Bhd25fb3JkZXIquAEKDFJlcXVlc3RTdGF0ZRIdChlSRVFVRVNUX1NUQVRFX1VOU1BFQ0lGSUVEEAASGQoVUkVRVUVTVF9TVEFURV9QRU5ESU5HEAESGgoWUkVRVUVTVF9TVEFURV9BUFBST1ZFRBACEhoKFlJFUVVFU1RfU1RBVEVfUkVKRUNURUQQAxIZChVSRVFVRVNUX1NUQVRFX0VYUElSRUQQBBIbChdSRVFVRVNUX1NUQVRFX0NBTkNFTExFRBAFKr8BCgtDYW5jZWxDYXVzZRIcChhDQU5DRUxfQ0FVU0VfVU5TUEVDSUZJRUQQABIgChxDQU5DRUxfQ0FVU0VfVEFSR0VUX1JFUExBQ0VEEAESHgoaQ0FOQ0VMX0NBVVNFX1RBUkdFVF9FWElURUQQAhIXChNDQU5DRUxfQ0FVU0VfRk9SQ0VEEAMSGwoXQ0FOQ0VMX0NBVVNFX05FV0VSX1BMQU4QBBIaChZDQU5DRUxfQ0FVU0VfV0lUSERSQVdOEAUy/wYKDlJlcXVlc3RTZXJ2aWNlEl0KCkdldFJlcXVlc3QSHi50ZWFtd2lyZS52MS5HZXRSZXF1ZXN0UmVxdWVzdBofLnRlYW13aXJlLnYxLkdldFJlcXVlc3RSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESYwoMTGlzdFJlcXVlc3RzEiAudGVhbXdpcmUudjEuTGlzdFJlcXVlc3RzUmVxdWVzdBohLnRlYW13aXJlLnYxLkxpc3RSZXF1ZXN0c1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJsCg9XYWl0Rm9yRGVjaXNpb24SIy50ZWFtd2lyZS52MS5XYWl0Rm9yRGVjaXNpb25SZXF1ZXN0GiQudGVhbXdpcmUudjEuV2FpdEZvckRlY2lzaW9uUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABElYKCFdpdGhkcmF3EhwudGVhbXdpcmUudjEuV2l0aGRyYXdSZXF1ZXN0Gh0udGVhbXdpcmUudjEuV2l0aGRyYXdSZXNwb25zZSINkAICirUYBgoCAQUQARJ3ChFBZGRQZXJtaXNzaW9uUnVsZRIlLnRlYW13aXJlLnYxLkFkZFBlcm1pc3Npb25SdWxlUmVxdWVzdBomLnRlYW13aXJlLnYxLkFkZFBlcm1pc3Npb25SdWxlUmVzcG9uc2UiE5ACAoq1GAwKAgIFEAMaBHRlYW0SeAoTTGlzdFBlcm1pc3Npb25SdWxlcxInLnRlYW13aXJlLnYxLkxpc3RQZXJtaXNzaW9uUnVsZXNSZXF1ZXN0GigudGVhbXdpcmUudjEuTGlzdFBlcm1pc3Npb25SdWxlc1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARKAAQoUUmV2b2tlUGVybWlzc2lvblJ1bGUSKC50ZWFtd2lyZS52MS5SZXZva2VQZXJtaXNzaW9uUnVsZVJlcXVlc3QaKS50ZWFtd2lyZS52MS5SZXZva2VQZXJtaXNzaW9uUnVsZVJlc3BvbnNlIhOQAgKKtRgMCgICBRADGgR0ZWFtEm0KEVVzZVBlcm1pc3Npb25SdWxlEiUudGVhbXdpcmUudjEuVXNlUGVybWlzc2lvblJ1bGVSZXF1ZXN0GiYudGVhbXdpcmUudjEuVXNlUGVybWlzc2lvblJ1bGVSZXNwb25zZSIJirUYBQoBARABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_options]);
+
+/**
+ * Permits a member, or every member, to use a tool without a permission request. At most one of `command`, `path` and `any_use` is
+ * set, which says for what.
+ *
+ * @generated from message teamwire.v1.PermissionRule
+ */
+export type PermissionRule = Message<"teamwire.v1.PermissionRule"> & {
+  /**
+   * Set by the coordinator. Unique in the team and not used again.
+   *
+   * @generated from field: uint64 id = 1;
+   */
+  id: bigint;
+
+  /**
+   * Optional. The member that it is for. It need not have joined. Empty means every member.
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+
+  /**
+   * Required. The tool, spelled as in permission requests, such as `Bash`. One line, 1 to 200 characters.
+   *
+   * @generated from field: string tool = 3;
+   */
+  tool: string;
+
+  /**
+   * For a tool that runs commands: the words of one command, separated by single spaces, with quotes where a shell needs them. A last
+   * word `*` stands for any further words, also for none. Up to 1,000 bytes. Words are compared exactly. A command line with anything
+   * but plain words, such as `;`, `$`, a redirection or a wildcard, matches no rule.
+   *
+   * @generated from field: string command = 4;
+   */
+  command: string;
+
+  /**
+   * For a tool that reads or changes files: the path of a file, or of a directory with a `/` at its end, which stands for everything in
+   * it. Relative to the member's working directory unless it begins with `/`. Up to 1,000 bytes, without `.` and `..`. Every path of a
+   * use must match. Links are not resolved.
+   *
+   * @generated from field: string path = 5;
+   */
+  path: string;
+
+  /**
+   * For a tool that does neither: whatever it is used for. Does not match uses that have a command or paths.
+   *
+   * @generated from field: bool any_use = 6;
+   */
+  anyUse: boolean;
+
+  /**
+   * Set by the coordinator. Who added it.
+   *
+   * @generated from field: teamwire.v1.Sender added_by = 7;
+   */
+  addedBy?: Sender | undefined;
+
+  /**
+   * Set by the coordinator. When.
+   *
+   * @generated from field: google.protobuf.Timestamp added_at = 8;
+   */
+  addedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.PermissionRule.
+ * Use `create(PermissionRuleSchema)` to create a new message.
+ */
+export const PermissionRuleSchema: GenMessage<PermissionRule> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 0);
 
 /**
  * A request.
@@ -160,6 +235,13 @@ export type Request = Message<"teamwire.v1.Request"> & {
    * @generated from field: teamwire.v1.SpawnTerms spawn = 19;
    */
   spawn?: SpawnTerms | undefined;
+
+  /**
+   * See PermissionRequest.tool_use.
+   *
+   * @generated from field: teamwire.v1.ToolUse tool_use = 20;
+   */
+  toolUse?: ToolUse | undefined;
 };
 
 /**
@@ -167,7 +249,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
  * Use `create(RequestSchema)` to create a new message.
  */
 export const RequestSchema: GenMessage<Request> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 0);
+  messageDesc(file_teamwire_v1_request, 1);
 
 /**
  * The request of RequestService.GetRequest.
@@ -195,7 +277,7 @@ export type GetRequestRequest = Message<"teamwire.v1.GetRequestRequest"> & {
  * Use `create(GetRequestRequestSchema)` to create a new message.
  */
 export const GetRequestRequestSchema: GenMessage<GetRequestRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 1);
+  messageDesc(file_teamwire_v1_request, 2);
 
 /**
  * The reply of RequestService.GetRequest.
@@ -216,7 +298,7 @@ export type GetRequestResponse = Message<"teamwire.v1.GetRequestResponse"> & {
  * Use `create(GetRequestResponseSchema)` to create a new message.
  */
 export const GetRequestResponseSchema: GenMessage<GetRequestResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 2);
+  messageDesc(file_teamwire_v1_request, 3);
 
 /**
  * The request of RequestService.ListRequests.
@@ -272,7 +354,7 @@ export type ListRequestsRequest = Message<"teamwire.v1.ListRequestsRequest"> & {
  * Use `create(ListRequestsRequestSchema)` to create a new message.
  */
 export const ListRequestsRequestSchema: GenMessage<ListRequestsRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 3);
+  messageDesc(file_teamwire_v1_request, 4);
 
 /**
  * The reply of RequestService.ListRequests.
@@ -300,7 +382,7 @@ export type ListRequestsResponse = Message<"teamwire.v1.ListRequestsResponse"> &
  * Use `create(ListRequestsResponseSchema)` to create a new message.
  */
 export const ListRequestsResponseSchema: GenMessage<ListRequestsResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 4);
+  messageDesc(file_teamwire_v1_request, 5);
 
 /**
  * The request of RequestService.WaitForDecision.
@@ -335,7 +417,7 @@ export type WaitForDecisionRequest = Message<"teamwire.v1.WaitForDecisionRequest
  * Use `create(WaitForDecisionRequestSchema)` to create a new message.
  */
 export const WaitForDecisionRequestSchema: GenMessage<WaitForDecisionRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 5);
+  messageDesc(file_teamwire_v1_request, 6);
 
 /**
  * The reply of RequestService.WaitForDecision.
@@ -356,7 +438,7 @@ export type WaitForDecisionResponse = Message<"teamwire.v1.WaitForDecisionRespon
  * Use `create(WaitForDecisionResponseSchema)` to create a new message.
  */
 export const WaitForDecisionResponseSchema: GenMessage<WaitForDecisionResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 6);
+  messageDesc(file_teamwire_v1_request, 7);
 
 /**
  * The request of RequestService.Withdraw.
@@ -384,7 +466,7 @@ export type WithdrawRequest = Message<"teamwire.v1.WithdrawRequest"> & {
  * Use `create(WithdrawRequestSchema)` to create a new message.
  */
 export const WithdrawRequestSchema: GenMessage<WithdrawRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 7);
+  messageDesc(file_teamwire_v1_request, 8);
 
 /**
  * The reply of RequestService.Withdraw.
@@ -405,7 +487,203 @@ export type WithdrawResponse = Message<"teamwire.v1.WithdrawResponse"> & {
  * Use `create(WithdrawResponseSchema)` to create a new message.
  */
 export const WithdrawResponseSchema: GenMessage<WithdrawResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_request, 8);
+  messageDesc(file_teamwire_v1_request, 9);
+
+/**
+ * The request of RequestService.AddPermissionRule.
+ *
+ * @generated from message teamwire.v1.AddPermissionRuleRequest
+ */
+export type AddPermissionRuleRequest = Message<"teamwire.v1.AddPermissionRuleRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Required. What the coordinator sets is ignored.
+   *
+   * @generated from field: teamwire.v1.PermissionRule rule = 2;
+   */
+  rule?: PermissionRule | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.AddPermissionRuleRequest.
+ * Use `create(AddPermissionRuleRequestSchema)` to create a new message.
+ */
+export const AddPermissionRuleRequestSchema: GenMessage<AddPermissionRuleRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 10);
+
+/**
+ * The reply of RequestService.AddPermissionRule.
+ *
+ * @generated from message teamwire.v1.AddPermissionRuleResponse
+ */
+export type AddPermissionRuleResponse = Message<"teamwire.v1.AddPermissionRuleResponse"> & {
+  /**
+   * The rule as it is stored.
+   *
+   * @generated from field: teamwire.v1.PermissionRule rule = 1;
+   */
+  rule?: PermissionRule | undefined;
+
+  /**
+   * True if the team had it before.
+   *
+   * @generated from field: bool existed = 2;
+   */
+  existed: boolean;
+};
+
+/**
+ * Describes the message teamwire.v1.AddPermissionRuleResponse.
+ * Use `create(AddPermissionRuleResponseSchema)` to create a new message.
+ */
+export const AddPermissionRuleResponseSchema: GenMessage<AddPermissionRuleResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 11);
+
+/**
+ * The request of RequestService.ListPermissionRules.
+ *
+ * @generated from message teamwire.v1.ListPermissionRulesRequest
+ */
+export type ListPermissionRulesRequest = Message<"teamwire.v1.ListPermissionRulesRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+};
+
+/**
+ * Describes the message teamwire.v1.ListPermissionRulesRequest.
+ * Use `create(ListPermissionRulesRequestSchema)` to create a new message.
+ */
+export const ListPermissionRulesRequestSchema: GenMessage<ListPermissionRulesRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 12);
+
+/**
+ * The reply of RequestService.ListPermissionRules.
+ *
+ * @generated from message teamwire.v1.ListPermissionRulesResponse
+ */
+export type ListPermissionRulesResponse = Message<"teamwire.v1.ListPermissionRulesResponse"> & {
+  /**
+   * All of them, up to 200.
+   *
+   * @generated from field: repeated teamwire.v1.PermissionRule rules = 1;
+   */
+  rules: PermissionRule[];
+};
+
+/**
+ * Describes the message teamwire.v1.ListPermissionRulesResponse.
+ * Use `create(ListPermissionRulesResponseSchema)` to create a new message.
+ */
+export const ListPermissionRulesResponseSchema: GenMessage<ListPermissionRulesResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 13);
+
+/**
+ * The request of RequestService.RevokePermissionRule.
+ *
+ * @generated from message teamwire.v1.RevokePermissionRuleRequest
+ */
+export type RevokePermissionRuleRequest = Message<"teamwire.v1.RevokePermissionRuleRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Required. The rule's id.
+   *
+   * @generated from field: uint64 rule_id = 2;
+   */
+  ruleId: bigint;
+};
+
+/**
+ * Describes the message teamwire.v1.RevokePermissionRuleRequest.
+ * Use `create(RevokePermissionRuleRequestSchema)` to create a new message.
+ */
+export const RevokePermissionRuleRequestSchema: GenMessage<RevokePermissionRuleRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 14);
+
+/**
+ * The reply of RequestService.RevokePermissionRule.
+ *
+ * @generated from message teamwire.v1.RevokePermissionRuleResponse
+ */
+export type RevokePermissionRuleResponse = Message<"teamwire.v1.RevokePermissionRuleResponse"> & {
+  /**
+   * The rule that was revoked. Absent if there was none, for example because the call is repeated.
+   *
+   * @generated from field: teamwire.v1.PermissionRule rule = 1;
+   */
+  rule?: PermissionRule | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.RevokePermissionRuleResponse.
+ * Use `create(RevokePermissionRuleResponseSchema)` to create a new message.
+ */
+export const RevokePermissionRuleResponseSchema: GenMessage<RevokePermissionRuleResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 15);
+
+/**
+ * The request of RequestService.UsePermissionRule.
+ *
+ * @generated from message teamwire.v1.UsePermissionRuleRequest
+ */
+export type UsePermissionRuleRequest = Message<"teamwire.v1.UsePermissionRuleRequest"> & {
+  /**
+   * Required. See PermissionRequest.tool.
+   *
+   * @generated from field: string tool = 1;
+   */
+  tool: string;
+
+  /**
+   * Required. What the program would do with it.
+   *
+   * @generated from field: teamwire.v1.ToolUse tool_use = 2;
+   */
+  toolUse?: ToolUse | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.UsePermissionRuleRequest.
+ * Use `create(UsePermissionRuleRequestSchema)` to create a new message.
+ */
+export const UsePermissionRuleRequestSchema: GenMessage<UsePermissionRuleRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 16);
+
+/**
+ * The reply of RequestService.UsePermissionRule.
+ *
+ * @generated from message teamwire.v1.UsePermissionRuleResponse
+ */
+export type UsePermissionRuleResponse = Message<"teamwire.v1.UsePermissionRuleResponse"> & {
+  /**
+   * The rule that permits it: of several, the one with the lowest id. Absent if none does.
+   *
+   * @generated from field: teamwire.v1.PermissionRule rule = 1;
+   */
+  rule?: PermissionRule | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.UsePermissionRuleResponse.
+ * Use `create(UsePermissionRuleResponseSchema)` to create a new message.
+ */
+export const UsePermissionRuleResponseSchema: GenMessage<UsePermissionRuleResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_request, 17);
 
 /**
  * What a request asks for.
@@ -626,6 +904,57 @@ export const RequestService: GenService<{
     methodKind: "unary";
     input: typeof WithdrawRequestSchema;
     output: typeof WithdrawResponseSchema;
+  },
+  /**
+   * Adds a permission rule. Lead and operator only. If the team has the same rule, returns that one.
+   *
+   * INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+   * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
+   *
+   * @generated from rpc teamwire.v1.RequestService.AddPermissionRule
+   */
+  addPermissionRule: {
+    methodKind: "unary";
+    input: typeof AddPermissionRuleRequestSchema;
+    output: typeof AddPermissionRuleResponseSchema;
+  },
+  /**
+   * Returns the team's permission rules, in the order of their ids.
+   *
+   * NOT_FOUND: TEAM_NOT_FOUND.
+   *
+   * @generated from rpc teamwire.v1.RequestService.ListPermissionRules
+   */
+  listPermissionRules: {
+    methodKind: "unary";
+    input: typeof ListPermissionRulesRequestSchema;
+    output: typeof ListPermissionRulesResponseSchema;
+  },
+  /**
+   * Revokes a permission rule. Lead and operator only. Once the call has returned, UsePermissionRule no longer returns the rule.
+   * Repeating the call is harmless.
+   *
+   * PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND.
+   *
+   * @generated from rpc teamwire.v1.RequestService.RevokePermissionRule
+   */
+  revokePermissionRule: {
+    methodKind: "unary";
+    input: typeof RevokePermissionRuleRequestSchema;
+    output: typeof RevokePermissionRuleResponseSchema;
+  },
+  /**
+   * Looks for a permission rule that permits what the caller's program asks for now. If there is one, records its use in the
+   * history, and returns it. A runner calls this before it makes a permission request. A repeated call is another use.
+   *
+   * INVALID_ARGUMENT: INVALID_FIELD. PERMISSION_DENIED: NOT_PERMITTED. ABORTED: SESSION_SUPERSEDED.
+   *
+   * @generated from rpc teamwire.v1.RequestService.UsePermissionRule
+   */
+  usePermissionRule: {
+    methodKind: "unary";
+    input: typeof UsePermissionRuleRequestSchema;
+    output: typeof UsePermissionRuleResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_teamwire_v1_request, 0);
