@@ -6,8 +6,19 @@ use crate::{
 };
 
 /// The packages of Debian and Ubuntu. What only the tests need, `cargo xtask test` installs.
-const PACKAGES: [&str; 9] =
-    ["default-jdk-headless", "gcc", "git", "golang-go", "libc6-dev", "maven", "nodejs", "npm", "python3-venv"];
+const PACKAGES: [&str; 11] = [
+    "curl",
+    "default-jdk-headless",
+    "gcc",
+    "git",
+    "golang-go",
+    "jq",
+    "libc6-dev",
+    "maven",
+    "nodejs",
+    "npm",
+    "python3-venv",
+];
 
 /// Installs all of it.
 pub(crate) fn install() -> Result<(), Failure> {
