@@ -13,7 +13,7 @@ use super::{
     Output, always,
     amount::amount,
     confirm::{ask, has_terminal},
-    id, shown,
+    decision, id,
     walk::walk,
 };
 use crate::{
@@ -190,9 +190,9 @@ async fn answer(
             };
             let body = Some(v1::send_request::Body::PermissionResponse(body));
             let reply = caller.client.send(v1::SendRequest { body, ..v1::SendRequest::default() }).await?;
-            report(&caller, &reply, request_id, true, output.json).await
+            decision::report(&caller, &reply, request_id, true, output.json).await
         }
-        _ => carry_out(&caller, request_id, approve, &text, output.json).await,
+        _ => decision::give(&caller, request_id, approve, &text, output.json).await,
     }
 }
 
@@ -222,61 +222,6 @@ async fn store_rule(
         if !output.json {
             always::say_added(&added);
         }
-    }
-    Ok(())
-}
-
-/// Answers a request, and prints the outcome.
-pub(super) async fn carry_out(
-    caller: &Caller,
-    request_id: &str,
-    approve: bool,
-    text: &str,
-    json: bool,
-) -> Result<(), Failure> {
-    let reply = caller.client.answer(request_id, approve, text).await?;
-    report(caller, &reply, request_id, approve, json).await
-}
-
-/// Prints what became of an answer.
-async fn report(
-    caller: &Caller,
-    reply: &v1::SendResponse,
-    request_id: &str,
-    approve: bool,
-    json: bool,
-) -> Result<(), Failure> {
-    let found = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
-    let found = caller.client.get_request(found).await.ok().and_then(|reply| reply.request);
-    // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
-    // again, and its text says that the request was answered.
-    if let Some(request) = &found {
-        shown::acknowledge(caller, vec![request.message_id.clone()]).await;
-    }
-    if json {
-        show::line(&show::json("SendResponse", reply));
-        return Ok(());
-    }
-    let word = if approve { "Approved" } else { "Rejected" };
-    let again = if reply.replayed { ", as before" } else { "" };
-    match found {
-        Some(request) => {
-            let whose = if caller.is(&request.member) { "your".to_owned() } else { format!("{}'s", request.member) };
-            let id = show::paint(show::dim(), &request.id);
-            anstream::println!(
-                "{word} {whose} {}{again}{} {id}",
-                id::noun(request.kind()),
-                show::first_line_of_request(&request)
-            );
-        }
-        None => anstream::println!("{word}{again}."),
-    }
-    for warning in &reply.warnings {
-        anstream::eprintln!(
-            "{} {}",
-            show::paint(anstyle::AnsiColor::Yellow.on_default(), "note:"),
-            show::plain(warning)
-        );
     }
     Ok(())
 }

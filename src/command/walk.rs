@@ -11,9 +11,7 @@ use teamwire_proto::{
 use tokio::time::sleep;
 
 use super::{
-    always,
-    answer::carry_out,
-    id,
+    always, decision, id,
     shared::keys::{Ends, Keys},
 };
 use crate::{
@@ -177,7 +175,7 @@ impl Walk<'_> {
     }
 
     async fn answer(&self, request: &v1::Request, approve: bool, text: &str) -> Result<(), Failure> {
-        match carry_out(self.caller, &request.id, approve, text, false).await {
+        match decision::give(self.caller, &request.id, approve, text, false).await {
             // Another answer came first, or the request is over.
             Err(Failure::Call(Error::Refused(refusal))) => {
                 anstream::eprintln!("Not answered: {}", show::plain(&refusal.message));

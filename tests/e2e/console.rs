@@ -451,6 +451,7 @@ fn every_call_that_changes_something_is_refused_to_a_read_only_sign_in() {
     world.cli("bob", &["task", "claim", "2"]).succeeds();
     world.cli("bob", &["send", LEAD, "hello"]).succeeds();
     world.cli("bob", &["permission", "request", "--tool", "Bash", "--summary", "list", "--detail", "ls"]).succeeds();
+    world.cli(LEAD, &["permission", "allow", "--tool", "Bash", "--any"]).succeeds();
     let other = sign_in(&world, "bob", &[]);
     let inbox: v1::ListInboxResponse =
         call(&world, "MessageService/ListInbox", &world.credential(LEAD), &v1::ListInboxRequest::default()).unwrap();

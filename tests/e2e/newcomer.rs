@@ -127,6 +127,10 @@ fn what_commands_print_as_json_follows_the_published_schema() {
     check("ann", "permission withdraw", &["permission", "withdraw", "last"]);
     check("ann", "permission request", &ask);
     check(LEAD, "permission approve", &["permission", "approve", "last"]);
+    check(LEAD, "permission allow", &["permission", "allow", "--tool", "Bash", "--command", "make test *"]);
+    check("ann", "permission rules", &["permission", "rules"]);
+    check(LEAD, "permission revoke", &["permission", "revoke", "1"]);
+    check(LEAD, "history", &["history"]);
     check(LEAD, "task create", &["task", "create", "Write the migration"]);
     check("ann", "task next", &["task", "next"]);
     check("ann", "task show", &["task", "show", "1"]);

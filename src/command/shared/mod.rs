@@ -5,6 +5,7 @@ pub(in crate::command) mod amount;
 pub(in crate::command) mod approver;
 pub(crate) mod complete;
 pub(in crate::command) mod confirm;
+pub(in crate::command) mod decision;
 pub(crate) mod help;
 pub(in crate::command) mod id;
 pub(in crate::command) mod keys;

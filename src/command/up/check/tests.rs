@@ -31,6 +31,19 @@ fn errors_name_the_line_the_key_and_what_is_allowed() {
             &format!("{MEMBER}host = \"gpu-1\"\nreschedule = true"),
             "team.toml:7: members.reschedule: the coordinator chooses another host if this one is lost: leave out host",
         ),
+        (
+            &format!("{MEMBER}[[permissions.rules]]\ntool = \"Bash\"\ncommand = \"sudo *\""),
+            "team.toml:8: permissions.rules.command: sudo can run any command, so this rule would permit everything",
+        ),
+        (
+            &format!("{MEMBER}[[permissions.rules]]\ntool = \"Edit\"\npath = \"../x\""),
+            "team.toml:8: permissions.rules.path: A rule's path must be",
+        ),
+        (
+            &format!("{MEMBER}[[permissions.rules]]\ntool = \"Edit\"\npath = \"./\"\nmember = \"zed\""),
+            "team.toml:9: permissions.rules.member: \"zed\" is not one of the members",
+        ),
+        (&format!("{MEMBER}[permissions]\naccepted = true"), "team.toml:7: unknown field `accepted`, expected `rules`"),
         (&format!("{MEMBER}dir = \"../x\""), "team.toml:6: members.dir: a relative path without \"..\""),
         (
             &format!("{MEMBER}prompt = \"x\"\nprompt_file = \"p.md\""),
