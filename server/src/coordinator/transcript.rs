@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use teamwire_proto::{Method, Reason, Refusal, Wait, name::Name, v1};
+use teamwire_proto::{Method, Refusal, Wait, name::Name, v1};
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
@@ -64,15 +64,8 @@ impl Coordinator {
             let keys = [member_key::<TranscriptQueriesRecord>(&member)];
             let taken = self.decide(&namespace, &keys, |tx| transcript::take(tx, &member, &query.id, gives_up)).await?;
             match taken.value {
-                Some(answer) if answer.refusal.is_empty() => return Ok(answer.page.unwrap_or_default()),
-                Some(answer) => return Err(silent(answer.refusal)),
-                None if gives_up => {
-                    let text = format!(
-                        "The runner of {member} does not answer. `teamwire status` says whether it is connected; a program that \
-                         joined without `teamwire run` keeps no transcript."
-                    );
-                    return Err(silent(text));
-                }
+                Some(answer) => return transcript::page(answer),
+                None if gives_up => return Err(transcript::no_answer(&member)),
                 None => {}
             }
             tokio::select! {
@@ -94,8 +87,4 @@ impl Coordinator {
         let found = self.fetch(namespace, vec![member.folded().to_owned()]).await?;
         Ok(found.into_iter().next().flatten())
     }
-}
-
-fn silent(text: String) -> Refusal {
-    Refusal::new(Reason::RunnerSilent, text).field("member")
 }

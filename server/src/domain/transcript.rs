@@ -112,3 +112,23 @@ pub fn take(tx: &mut Tx<'_>, name: &Name, query_id: &str, gives_up: bool) -> Res
     tx.delete::<PageRecord>(query_id);
     Ok(Some(PageRecord::clone(&answer)))
 }
+
+/// Returns the page that a runner has sent.
+pub fn page(answer: PageRecord) -> Result<v1::ReadTranscriptResponse, Refusal> {
+    match answer.refusal.as_str() {
+        "" => Ok(answer.page.unwrap_or_default()),
+        why => Err(silent(why)),
+    }
+}
+
+/// Refuses a call whose runner has not answered in time.
+pub fn no_answer(member: &Name) -> Refusal {
+    silent(&format!(
+        "The runner of {member} does not answer. `teamwire status` says whether it is connected; a program that joined without \
+         `teamwire run` keeps no transcript."
+    ))
+}
+
+fn silent(why: &str) -> Refusal {
+    Refusal::new(Reason::RunnerSilent, why).field("member")
+}

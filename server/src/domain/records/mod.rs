@@ -19,7 +19,7 @@ mod spending;
 mod team;
 mod transcript;
 
-pub use activity::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used};
+pub use activity::{ActivityRecord, Bound, Failed, LastTurnRecord, Program, ToolCall, Used};
 pub use alerts::{AlertSlot, AlertsRecord, OutgoingAlert};
 pub use audit::{ChainRecord, OperatorMarkRecord};
 pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
@@ -31,7 +31,7 @@ pub use quota::QuotaRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
-pub use spending::{Bound, TeamSpendingRecord};
+pub use spending::TeamSpendingRecord;
 pub use team::{
     Attributes, EndCause, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord,
 };
