@@ -49,13 +49,14 @@ const SERVER_PARTS: [(&str, &[&str]); 13] = [
 ];
 
 /// The modules of the crate that runs agents, and what each may name besides itself.
-const AGENTS_PARTS: [(&str, &[&str]); 19] = [
+const AGENTS_PARTS: [(&str, &[&str]); 20] = [
     ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process", "transcript"]),
     ("installed", &["adapters", "process"]),
     (
         "adapters",
         &[
             "agent_text",
+            "attach",
             "config",
             "event",
             "exit",
@@ -70,6 +71,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 19] = [
     (
         "incarnation",
         &[
+            "attach",
             "config",
             "event",
             "exit",
@@ -81,6 +83,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 19] = [
             "transcript",
         ],
     ),
+    ("attach", &["process"]),
     ("line_protocol", &["agent_text", "visible"]),
     ("mcp", &["agent_text", "hooks", "line_protocol", "pending_replies", "visible"]),
     ("host", &["process", "tls_environment"]),

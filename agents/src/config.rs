@@ -224,6 +224,8 @@ pub struct AgentOptions {
     /// The directory that keeps the sessions of programs, so that a later runner of the same member resumes them. Only
     /// its owner may have access. `None` if no session is kept.
     pub sessions: Option<PathBuf>,
+    /// The directory of the sockets at which a person takes over an agent's session. `None` if no one can.
+    pub sockets: Option<PathBuf>,
     /// The directory that keeps the transcripts of agents. Only its owner may have access. `None` if none is kept.
     pub transcripts: Option<PathBuf>,
     /// `true` if the program starts a new session, even if an earlier runner left one.

@@ -78,6 +78,16 @@ pub enum RunnerEvent {
         /// The request's id.
         request_id: String,
     },
+    /// A person has the session of the program, which has ended.
+    HandedOver {
+        /// Who.
+        holder: String,
+    },
+    /// The person has given the session back.
+    TakenBack {
+        /// Who.
+        holder: String,
+    },
     /// A budget is used up, so the program gets no prompts.
     Paused {
         /// Which, and how much was used.
@@ -235,6 +245,8 @@ impl fmt::Display for RunnerEvent {
                  or else run it with --ack written"
             ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
+            Self::HandedOver { holder } => write!(f, "{holder} has the session at a terminal"),
+            Self::TakenBack { holder } => write!(f, "{holder} has given the session back"),
             Self::Paused { why } => f.write_str(why),
             Self::Resumed => f.write_str("resumed: there is budget again"),
             Self::Interrupted => f.write_str("the lead ended the program's turn"),

@@ -132,6 +132,8 @@ pub(crate) enum Why {
     Approved,
     /// The program has called Leave.
     Left,
+    /// A person takes over the session. The incarnation goes on without a program.
+    HandedOver,
     /// The runner was asked to stop.
     Stopped,
     /// The subscription was ended for good.
@@ -143,7 +145,7 @@ pub(crate) enum Why {
 impl Why {
     /// Returns whether the member itself agreed to end, so that its program gets time to finish.
     pub(crate) fn is_agreed(&self) -> bool {
-        matches!(self, Self::Approved | Self::Left)
+        matches!(self, Self::Approved | Self::Left | Self::HandedOver)
     }
 
     /// Returns whether the member continues: with a later runner, or with the one that has replaced this one.
@@ -159,7 +161,7 @@ impl Why {
     pub(crate) fn is_reported(&self) -> bool {
         match self {
             Self::Exited | Self::Approved | Self::Left | Self::Stopped | Self::Closed(Closed::MemberStopped) => true,
-            Self::Closed(_) | Self::Refused(_) => false,
+            Self::HandedOver | Self::Closed(_) | Self::Refused(_) => false,
         }
     }
 }
@@ -190,7 +192,7 @@ impl End {
             Why::Left => (OK, format!("The member has left: {}.", word::exit(&exit.report()))),
             Why::Exited if exit.detail.is_empty() => (exit.shell_code(), "The program has ended.".to_owned()),
             Why::Exited => (exit.shell_code(), exit.detail),
-            Why::Stopped => (exit.shell_code(), "The runner was asked to stop.".to_owned()),
+            Why::Stopped | Why::HandedOver => (exit.shell_code(), "The runner was asked to stop.".to_owned()),
             Why::Closed(Closed::TeamDeleted) => (OK, "The team was deleted.".to_owned()),
             Why::Closed(Closed::DataLost) => (NOT_PERMITTED, format!("The member is gone: {}.", Closed::DataLost)),
             Why::Closed(closed) => (NOT_PERMITTED, format!("The member is no longer this process: {closed}.")),

@@ -11,6 +11,7 @@
 //! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | only modules below |
 //! | [`installed`] | which agent programs are on this machine | `adapters`, `process` |
 //! | `adapters` | drive a program, one module for each [`Mode`] | only modules below |
+//! | [`attach`] | hands the session of an agent to a person at a terminal | `process` |
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | only modules below |
 //! | `line_protocol` | the lines that a program reads and writes | [`agent_text`], [`visible`] |
 //! | `process` | a process that never outlives its owner | `config`, `event`, `exit` |
@@ -47,6 +48,7 @@
 
 mod adapters;
 pub mod agent_text;
+pub mod attach;
 mod config;
 mod event;
 mod exit;

@@ -6,6 +6,7 @@
 mod access;
 mod always;
 mod answer;
+mod attach;
 mod audit;
 mod backup;
 mod budget;
@@ -67,7 +68,9 @@ use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
 
-use shared::{amount, approver, confirm, id, line_loop, made_request, shown, stop_on_signal, successor, waiting};
+use shared::{
+    amount, approver, confirm, decision, id, line_loop, made_request, shown, stop_on_signal, successor, waiting,
+};
 pub(crate) use shared::{complete, help::command};
 
 /// Coordinate teams of AI agents across machines
@@ -191,6 +194,7 @@ enum Command {
     Logs(logs::Logs),
     Last(last::Last),
     Interrupt(interrupt::Interrupt),
+    Attach(attach::Attach),
     Budget(budget::Budget),
     Transcript(transcript::Transcript),
     History(history::History),
@@ -264,6 +268,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Requests(command) => (command.run(&context).await, command.output.json),
         Command::Message(command) => command.run(&context).await,
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
+        Command::Attach(command) => (command.run(&context).await, false),
         Command::Budget(command) => (command.run(&context).await, command.output.json),
         Command::Interrupt(command) => (command.run(&context).await, command.output.json),
         Command::Last(command) => (command.run(&context).await, command.output.json),

@@ -9,7 +9,7 @@ use teamwire_agents::{
 };
 use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
-use super::{approver, confirm::Confirm, join::Attributes, join_string, transcript};
+use super::{approver, attach, confirm::Confirm, join::Attributes, join_string, transcript};
 use crate::{
     context::{Caller, ContextArgs, Who, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
@@ -301,6 +301,7 @@ impl Run {
         config.agent = self.agent_options();
         // Without a state directory, no session is kept.
         config.agent.transcripts = context.state_dir().ok().map(|directory| directory.join(transcript::DIRECTORY));
+        config.agent.sockets = context.state_dir().ok().map(|directory| attach::directory(&directory));
         config.agent.sessions = context.state_dir().ok().map(|directory| directory.join(SESSIONS_DIRECTORY));
         let is_agent = matches!(config.mode, Mode::Agent(_));
         config.takes_tasks = self.claim;

@@ -29,6 +29,7 @@ macro_rules! scenarios {
     )+};
 }
 
+mod attaching;
 mod budgets;
 mod compactions;
 mod crashes;

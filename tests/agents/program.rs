@@ -185,6 +185,16 @@ pub(crate) fn configure(home: &Path, model: &str) {
         // Otherwise, it asks no one.
         "permission": {"bash": "ask"},
     });
+    // Otherwise, Claude Code asks its maker at a terminal, and then the person.
+    let claude = json!({
+        "hasCompletedOnboarding": true, "theme": "dark",
+        "customApiKeyResponses": {"approved": ["dummy"], "rejected": []},
+        "projects": {home.to_str().unwrap(): {"hasTrustDialogAccepted": true}},
+    });
+    let claude_file = home.join(".claude.json");
+    if !claude_file.exists() {
+        fs::write(claude_file, claude.to_string()).unwrap();
+    }
     for (file, text) in [
         (".codex/config.toml", codex),
         (".gemini/settings.json", gemini.to_string()),

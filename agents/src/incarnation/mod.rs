@@ -270,6 +270,12 @@ impl<'a> Incarnation<'a> {
         &mut self.waiting
     }
 
+    /// Returns the ids of the team and the name of the member.
+    pub(crate) fn ids(&self) -> Option<(String, String)> {
+        let (team, member) = (self.joined.team.as_ref()?, self.joined.member.as_ref()?);
+        Some((team.id.clone(), member.name.clone()))
+    }
+
     /// Returns whether a message waits that ends the turn of the program.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.waiting.iter().any(|delivery| delivery.message.interrupt)

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Incarnation;
 use crate::{
+    attach::Start,
     config::TOOLS_LOADED_VARIABLE,
     event::RunnerEvent,
     exit::{Exit, Why},
@@ -69,6 +70,7 @@ impl Incarnation<'_> {
             Why::Exited => None,
             Why::Approved => Some("the shutdown was approved".to_owned()),
             Why::Left => Some("the member has left".to_owned()),
+            Why::HandedOver => Some("a person takes over its session".to_owned()),
             Why::Stopped => Some("the runner was asked to stop".to_owned()),
             Why::Closed(closed) => Some(closed.to_string()),
             Why::Refused(error) => Some(error.to_string()),
@@ -107,6 +109,20 @@ impl Incarnation<'_> {
             (MEMBER_VARIABLE, member.to_owned()),
         ];
         identity.into_iter().chain(files).map(|(variable, value)| (variable.to_owned(), value)).collect()
+    }
+
+    /// Returns how a person starts the program at a terminal. `additions`: what the adapter adds to its command.
+    pub(crate) fn at_terminal(&self, additions: Additions) -> Start {
+        let lossy = |text: &OsString| text.to_string_lossy().into_owned();
+        let program = self.config.command.first().map(lossy).unwrap_or_default();
+        let arguments = self.config.command.iter().skip(1);
+        let variable = |(name, value): &(OsString, OsString)| (lossy(name), lossy(value));
+        Start {
+            program: additions.program.map_or(program, |program| program.to_string_lossy().into_owned()),
+            arguments: additions.before.iter().chain(arguments).chain(&additions.after).map(lossy).collect(),
+            environment: self.config.environment.iter().map(variable).chain(self.environment()).collect(),
+            directory: self.config.working_directory(),
+        }
     }
 
     fn command(&self, welcome: &Welcome, additions: Additions) -> Option<Command> {

@@ -36,14 +36,15 @@ impl Incarnation<'_> {
     /// Adds what the runner did to the transcript, if a reader needs it to understand the rest.
     pub(super) fn record_event(&self, event: &RunnerEvent) {
         use RunnerEvent::{
-            AgentWarning, Ending, Exited, Interrupted, Paused, PermissionAsked, PermissionRefused, ProgramVersion,
-            PromptFailed, Resumed, Started,
+            AgentWarning, Ending, Exited, HandedOver, Interrupted, Paused, PermissionAsked, PermissionRefused,
+            ProgramVersion, PromptFailed, Resumed, Started, TakenBack,
         };
         let is_kept = matches!(
             event,
             AgentWarning { .. }
                 | Ending { .. }
                 | Exited { .. }
+                | HandedOver { .. }
                 | Interrupted
                 | Paused { .. }
                 | Resumed
@@ -52,6 +53,7 @@ impl Incarnation<'_> {
                 | PromptFailed { .. }
                 | ProgramVersion { .. }
                 | Started { .. }
+                | TakenBack { .. }
         );
         if is_kept {
             self.record(Entry { kind: TranscriptKind::Runner, text: event.to_string(), ..Entry::default() });

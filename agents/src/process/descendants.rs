@@ -7,7 +7,7 @@ use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},
     sync::LazyLock,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -24,6 +24,9 @@ use super::{
     process_table::{Children, ProcessEntry, all, has_variable},
 };
 
+/// How often to look whether a process has ended that is not this one's child.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// The environment variable that marks the descendants of a process.
 pub(crate) const MARK_VARIABLE: &str = teamwire_client::RUN_VARIABLE;
 
@@ -33,6 +36,42 @@ static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
     OWN.lock()
+}
+
+/// Returns whether a process is another one's descendant, as the process table says.
+pub(crate) fn descends_from(pid: i32, ancestor: i32) -> bool {
+    let mut next = ProcessEntry::of(pid);
+    while let Some(entry) = next {
+        if entry.parent == ancestor {
+            return true;
+        }
+        next = ProcessEntry::of(entry.parent).filter(|_| entry.parent > 1);
+    }
+    false
+}
+
+/// Ends the processes with a variable in their environment: with SIGTERM, and with SIGKILL what is left after `grace`.
+/// Returns once they are gone.
+pub(crate) async fn end_marked(name: &str, value: &str, grace: Duration) {
+    let marked = || -> Vec<ProcessEntry> {
+        all().into_iter().filter(|entry| !entry.is_zombie && has_variable(entry.pid, name, value)).collect()
+    };
+    let kill_at = Instant::now() + grace;
+    let mut told: HashSet<i32> = HashSet::new();
+    loop {
+        let live = marked();
+        if live.is_empty() {
+            return;
+        }
+        for entry in live {
+            if Instant::now() >= kill_at {
+                entry.signal(Signal::SIGKILL);
+            } else if told.insert(entry.pid) {
+                entry.signal(Signal::SIGTERM);
+            }
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
 }
 
 /// A process and its descendants.
@@ -180,6 +219,31 @@ impl Family {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_descends_from_this_process_and_not_the_other_way_round() {
+        let own = std::process::id().cast_signed();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
+        let pid = child.id().cast_signed();
+        assert!(descends_from(pid, own) && !descends_from(own, pid) && !descends_from(own, own));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+
+    #[tokio::test]
+    async fn marked_processes_are_ended_and_others_are_not() {
+        let start = |mark: &str| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("60").env("TEAMWIRE_TEST_MARK", mark).spawn().expect("started")
+        };
+        let (mut one, mut other) = (start("one"), start("other"));
+        // A zombie counts as gone.
+        end_marked("TEAMWIRE_TEST_MARK", "one", Duration::from_secs(60)).await;
+        assert!(one.wait().expect("ended").code().is_none(), "a signal ended it");
+        assert!(other.try_wait().expect("a status").is_none());
+        other.kill().expect("killed");
+        other.wait().expect("ended");
+    }
 
     fn entry(pid: i32, parent: i32, group: i32) -> ProcessEntry {
         ProcessEntry { pid, parent, group, started: 100, is_zombie: false }

@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "team",
             "invite",
             "spawn",
+            "attach",
             "interrupt",
             "transcript",
             "budget",

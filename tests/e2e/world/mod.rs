@@ -290,8 +290,14 @@ impl World {
     /// Starts a command as a user at a new terminal, from which it also gets signals.
     #[cfg(target_os = "linux")]
     pub(crate) fn at_terminal(&self, identity: &str, arguments: &[&str]) -> Terminal {
+        self.at_terminal_in(identity, arguments, &[])
+    }
+
+    /// Starts a command at a new terminal with additional environment variables.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn at_terminal_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Terminal {
         let mut command = self.program(identity, Path::new("setsid"));
-        command.args(["--ctty", "--wait", TEAMWIRE]).args(arguments);
+        command.args(["--ctty", "--wait", TEAMWIRE]).args(arguments).envs(environment.iter().copied());
         Terminal::start(command)
     }
 

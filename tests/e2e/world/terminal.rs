@@ -10,7 +10,7 @@ use std::{
 };
 
 use nix::{
-    pty::openpty,
+    pty::{Winsize, openpty},
     sys::{
         signal::{Signal, killpg},
         termios::{LocalFlags, tcgetattr},
@@ -19,6 +19,9 @@ use nix::{
 };
 
 use super::eventually;
+
+/// How large a terminal is.
+const SIZE: Winsize = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
 
 /// A command that runs at a terminal.
 pub(crate) struct Terminal {
@@ -35,7 +38,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts a command at a new terminal.
     pub(super) fn start(mut command: Command) -> Self {
-        let pty = openpty(None, None).unwrap();
+        let pty = openpty(&SIZE, None).unwrap();
         let side = || pty.slave.try_clone().unwrap();
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
         let keyboard = File::from(pty.master);

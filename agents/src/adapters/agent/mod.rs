@@ -10,10 +10,12 @@
 //! back to the program. A [`Protocol`] knows one program; everything else is the same for all.
 
 mod acp;
+mod attaching;
 mod claude;
 mod codex;
 mod describe;
 mod interrupts;
+mod listening;
 mod loading;
 mod loops;
 mod permission_requests;
@@ -58,6 +60,7 @@ use self::{
     unsent::{Unread, UnsentTexts},
 };
 use crate::{
+    attach::{Desk, Guest, Start},
     config::{AgentProtocol, TOOLS_LOADED_VARIABLE},
     event::RunnerEvent,
     exit::{End, Exit, Why},
@@ -65,8 +68,8 @@ use crate::{
     line_protocol::{
         input::Input,
         input_lines::Welcome,
-        json::{self, Unreadable},
-        lines::{Lines, Piece, next_piece},
+        json::Unreadable,
+        lines::{Lines, next_piece},
     },
     process::Process,
     transcript::Entry,
@@ -82,10 +85,19 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
     let welcome = incarnation.welcome().await;
     let (mut refusals, mut rest) = (Refusals::default(), Rest::default());
+    let mut desk = attaching::open(incarnation);
     loop {
-        match run_session(incarnation, protocol, &welcome, refusals, rest).await {
+        match run_session(incarnation, protocol, &welcome, refusals, rest, &mut desk).await {
             Ended::Over(end) => return end,
             Ended::Refused(known, left) => (refusals, rest) = (known, left),
+            Ended::HandedOver(known, left, guest, start) => {
+                (refusals, rest) = (known, left);
+                if let Some(why) = attaching::hold(incarnation, guest, &start, &mut desk).await {
+                    let why = incarnation.settle(why).await;
+                    return End { why, ..End::default() };
+                }
+                continue;
+            }
         }
         incarnation.carried.session = ProgramSession::default();
         incarnation.keep_program_session();
@@ -102,6 +114,8 @@ enum Ended {
     Over(End),
     /// Its session was refused. The refusals so far, and what was not processed.
     Refused(Refusals, Rest),
+    /// A person takes over its session, and starts this program instead.
+    HandedOver(Refusals, Rest, Guest, Start),
 }
 
 /// Runs one process of the program.
@@ -111,6 +125,7 @@ async fn run_session(
     welcome: &Welcome,
     refusals: Refusals,
     rest: Rest,
+    desk: &mut Option<Desk>,
 ) -> Ended {
     let mut setup = setup(incarnation, welcome);
     // Codex calls the tools over its own protocol.
@@ -131,11 +146,12 @@ async fn run_session(
         }
         AgentProtocol::Acp => {
             let program = incarnation.config.command.first().map(|program| program.to_string_lossy());
-            let acp = Acp::new(&program.unwrap_or_default(), setup);
-            acp.repair_session(&incarnation.config.environment);
-            Box::new(acp)
+            Box::new(Acp::new(&program.unwrap_or_default(), setup))
         }
     };
+    if let Some(session_id) = &incarnation.carried.session.id {
+        protocol.prepare_session(session_id, &incarnation.config.environment);
+    }
     let additions = Additions { tools_loaded: loading.as_ref().map(Loading::file), ..protocol.launch() };
     let mut process = match incarnation.start_program(welcome, additions).await {
         Ok(process) => process,
@@ -161,6 +177,7 @@ async fn run_session(
         interrupts: Interrupts::default(),
         spending: Spending::new(incarnation.budgets()),
         loops: Loops::default(),
+        guest: None,
         refusals,
         state: AgentState::default(),
         turns: Turns::default(),
@@ -168,7 +185,7 @@ async fn run_session(
         loading,
     };
     agent.protocol.start(&mut agent.out);
-    let why = agent.hold(incarnation, &mut process).await;
+    let why = agent.hold(incarnation, &mut process, desk).await;
     let exit = agent.end_program(incarnation, &mut process, &why).await;
     let hurry = incarnation.hurry.clone();
     let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.drain(incarnation))).await;
@@ -177,6 +194,17 @@ async fn run_session(
     }
     if agent.is_starting_over && !agent.is_broken && !incarnation.stop.is_cancelled() {
         return Ended::Refused(agent.refusals, agent.prompts.into_rest());
+    }
+    if let (Why::HandedOver, Some(guest)) = (&why, agent.guest.take()) {
+        let session_id = incarnation.carried.session.id.clone().unwrap_or_default();
+        let additions = agent.protocol.attach(&session_id).unwrap_or_default();
+        agent.protocol.prepare_session(&session_id, &incarnation.config.environment);
+        return Ended::HandedOver(
+            agent.refusals,
+            agent.prompts.into_waiting(),
+            guest,
+            incarnation.at_terminal(additions),
+        );
     }
     let why = incarnation.settle(why).await;
     Ended::Over(End {
@@ -216,6 +244,8 @@ struct Agent {
     interrupts: Interrupts,
     spending: Spending,
     loops: Loops,
+    /// Who is about to take over the session.
+    guest: Option<Guest>,
     refusals: Refusals,
     state: AgentState,
     turns: Turns,
@@ -226,9 +256,12 @@ struct Agent {
 
 impl Agent {
     /// Hands prompts over until there is a reason to end.
-    async fn hold(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process) -> Why {
+    async fn hold(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process, desk: &mut Option<Desk>) -> Why {
         let ready_by = Instant::now() + READY_DEADLINE;
         loop {
+            if self.hands_over() {
+                return Why::HandedOver;
+            }
             self.interrupt_if_asked(incarnation);
             self.approve_while_paused(incarnation);
             self.settle_outbox(incarnation);
@@ -238,6 +271,7 @@ impl Agent {
             let takes_prompts = self.is_ready
                 && !self.interrupts.is_pending()
                 && !self.spending.is_paused()
+                && self.guest.is_none()
                 && self.input.accepts_line()
                 && self.protocol.accepts_prompt();
             if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
@@ -270,6 +304,7 @@ impl Agent {
                     self.prompts.remind_of_shutdown(&request_id);
                     incarnation.tell(RunnerEvent::ShutdownReminded { request_id });
                 }
+                guest = attaching::guest(desk) => self.admit(guest, incarnation),
                 () = self.spending.changed() => self.settle_spending(incarnation),
                 unread = self.unsent.next() => self.settle_unsent(unread, incarnation),
                 () = due(&self.loading) => self.look_for_tools(incarnation),
@@ -322,43 +357,6 @@ impl Agent {
             piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
             _ = self.input.write() => {}
         }
-    }
-
-    /// Reads what the program has written. `None` if its output has ended.
-    fn listen(&mut self, piece: Option<Piece>, incarnation: &mut Incarnation<'_>) {
-        match piece {
-            Some(Piece::Line(line)) => match json::read(&line) {
-                Some(value) if value.is_object() => self.protocol.read(value, &mut self.out),
-                _ if line.trim_ascii_start().starts_with(b"{") => {
-                    self.unreadable.add(&line);
-                    self.answer_unreadable(incarnation);
-                }
-                // If the runner's output is blocked, drop the line: the protocol must continue.
-                _ if incarnation.can_listen() => {
-                    incarnation.pass(&line);
-                    incarnation.pass(b"\n");
-                }
-                _ => {}
-            },
-            Some(Piece::Part(part)) => {
-                self.unreadable.add(&part);
-                if part.last() == Some(&b'\n') {
-                    self.answer_unreadable(incarnation);
-                }
-            }
-            None => self.output = None,
-        }
-        self.settle_outbox(incarnation);
-    }
-
-    /// Answers a line that cannot be read, so that neither side waits for the other forever.
-    fn answer_unreadable(&mut self, incarnation: &mut Incarnation<'_>) {
-        let gist = mem::take(&mut self.unreadable).gist();
-        warn(
-            incarnation,
-            "The program wrote a line that is longer than 1 MiB or damaged. The runner could not read it.",
-        );
-        self.protocol.unreadable(&gist, &mut self.out);
     }
 
     /// Acts on everything that the protocol has said.

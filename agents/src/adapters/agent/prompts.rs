@@ -260,6 +260,13 @@ impl Prompts {
         Some(Failure { in_a_row, after: delay, report, is_new_turn: true })
     }
 
+    /// Takes what waits, for the next process of the program. Nothing has failed.
+    pub(super) fn into_waiting(mut self) -> Rest {
+        // Every process begins with it anyway.
+        self.waiting.retain(|item| !matches!(item, Item::First(_)));
+        Rest { failed: None, waiting: self.waiting }
+    }
+
     /// Takes what was not processed, in order. What failed last comes first.
     pub(super) fn into_rest(self) -> Rest {
         let mut waiting: VecDeque<Item> = self.in_hand.into_values().flatten().chain(self.waiting).collect();

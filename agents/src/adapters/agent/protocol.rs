@@ -4,7 +4,7 @@
 //! lines for the program and the events for the loop into an [`Outbox`]. The loop in `agent` owns the pipes, the inbox,
 //! acknowledgements and retries; a protocol knows only its program.
 
-use std::{collections::VecDeque, path::PathBuf};
+use std::{collections::VecDeque, ffi::OsString, path::PathBuf};
 
 use serde_json::Value;
 use teamwire_proto::v1::{self, TranscriptKind};
@@ -53,6 +53,14 @@ pub(super) trait Protocol: Send {
     fn is_in_turn(&self) -> bool {
         false
     }
+
+    /// Prepares the files of a session that the program is about to resume. `environment`: the variables that it gets in
+    /// addition to the runner's.
+    fn prepare_session(&self, _session_id: &str, _environment: &[(OsString, OsString)]) {}
+
+    /// Returns what continues a session at a terminal: the arguments, and additional variables. `None` if that is not
+    /// known.
+    fn attach(&self, session_id: &str) -> Option<Additions>;
 
     /// Asks the program to end its turn. The prompts in it then fail.
     fn interrupt(&mut self, out: &mut Outbox);

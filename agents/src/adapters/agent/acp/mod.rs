@@ -105,19 +105,6 @@ impl Acp {
         }
     }
 
-    /// Prepares the files of the session that the program is about to resume. `environment`: the variables that the
-    /// program gets in addition to the runner's.
-    pub(super) fn repair_session(&self, environment: &[(OsString, OsString)]) {
-        let variable = |name: &str| {
-            let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
-            given.or_else(|| env::var_os(name)).filter(|value| !value.is_empty())
-        };
-        let home = variable("GEMINI_CLI_HOME").or_else(|| variable("HOME"));
-        if let (Program::Gemini, Some(session), Some(home)) = (self.program, &self.setup.resume, home) {
-            gemini::keep_largest(home.as_ref(), session);
-        }
-    }
-
     fn ask(&mut self, asked: Asked, method: &str, params: impl Serialize, out: &mut Outbox) {
         self.last_id += 1;
         self.asked.insert(self.last_id, asked);
@@ -367,6 +354,21 @@ impl Protocol for Acp {
         out.tell(Event::Taken(prompt.id));
         self.turn = Some(Turn { prompt: prompt.id, refusals: Vec::new(), follow_ups: 0 });
         self.ask_prompt(prompt.text, out);
+    }
+
+    fn prepare_session(&self, session_id: &str, environment: &[(OsString, OsString)]) {
+        let variable = |name: &str| {
+            let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+            given.or_else(|| env::var_os(name)).filter(|value| !value.is_empty())
+        };
+        let home = variable("GEMINI_CLI_HOME").or_else(|| variable("HOME"));
+        if let (Program::Gemini, Some(home)) = (self.program, home) {
+            gemini::keep_one(home.as_ref(), session_id);
+        }
+    }
+
+    fn attach(&self, session_id: &str) -> Option<Additions> {
+        self.program.at_terminal(session_id)
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {

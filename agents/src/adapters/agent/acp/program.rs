@@ -49,6 +49,16 @@ impl Program {
         Additions { before: before.iter().map(Into::into).collect(), environment, ..Additions::default() }
     }
 
+    /// Returns what continues a session at a terminal. `None` if that is not known.
+    pub(super) fn at_terminal(self, session_id: &str) -> Option<Additions> {
+        let option = match self {
+            Self::Gemini => "--resume",
+            Self::Opencode => "--session",
+            Self::Other => return None,
+        };
+        Some(Additions { before: [option, session_id].map(Into::into).to_vec(), ..Additions::default() })
+    }
+
     /// Returns whether the program keeps running when its input has ended, so that only a signal ends it.
     pub(super) fn ignores_end_of_input(self) -> bool {
         self == Self::Gemini

@@ -88,6 +88,20 @@ impl Claude {
             .any(|argument| argument.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
     }
 
+    /// Returns the options with which the program has the member's tools.
+    fn tools(&self) -> Vec<String> {
+        let Some(mcp) = &self.setup.mcp else { return Vec::new() };
+        // Without `env`: the server inherits the program's environment, and every user can read arguments.
+        let server = json!({
+            "type": "stdio",
+            "command": mcp.program,
+            "args": mcp.arguments,
+            "alwaysLoad": true,
+        });
+        let config = json!({ "mcpServers": { "teamwire": server } });
+        ["--mcp-config", &config.to_string(), "--allowedTools", OUR_TOOLS].map(str::to_owned).to_vec()
+    }
+
     fn lifecycle(&mut self, line: &Value, out: &mut Outbox) {
         self.reports_lifecycle = true;
         let (uuid, state) = (text(line, "command_uuid"), text(line, "state"));
@@ -315,18 +329,7 @@ impl Protocol for Claude {
         .map(str::to_owned)
         .to_vec();
         before.extend(["--disallowedTools".to_owned(), FOREIGN_TOOLS.to_owned()]);
-        if let Some(mcp) = &self.setup.mcp {
-            // Without `env`: the server inherits the program's environment, and every user can read arguments.
-            let server = json!({
-                "type": "stdio",
-                "command": mcp.program,
-                "args": mcp.arguments,
-                "alwaysLoad": true,
-            });
-            let config = json!({ "mcpServers": { "teamwire": server } });
-            before.extend(["--mcp-config".to_owned(), config.to_string()]);
-            before.extend(["--allowedTools".to_owned(), OUR_TOOLS.to_owned()]);
-        }
+        before.extend(self.tools());
         // A compaction drops the welcome, and the model is asked again before a prompt could repeat it.
         let taken = ["--append-system-prompt", "--append-system-prompt-file"];
         if !self.setup.identity.is_empty() && !taken.iter().any(|option| self.has_argument(option)) {
@@ -394,6 +397,14 @@ impl Protocol for Claude {
             "uuid": uuid,
         }));
         self.frames.insert(uuid, prompt.id);
+    }
+
+    fn attach(&self, session_id: &str) -> Option<Additions> {
+        let mut before = vec!["--disallowedTools".to_owned(), FOREIGN_TOOLS.to_owned()];
+        before.extend(self.tools());
+        // Behind options that take several values, so that the user's first argument is not one of them.
+        before.extend(["--resume".to_owned(), session_id.to_owned()]);
+        Some(Additions { before: before.into_iter().map(Into::into).collect(), ..Additions::default() })
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {

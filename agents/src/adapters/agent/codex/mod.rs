@@ -412,6 +412,13 @@ impl Protocol for Codex {
         self.say(Asked::Turn(prompt.id), &prompt.text, Some(client_id), out);
     }
 
+    fn attach(&self, session_id: &str) -> Option<Additions> {
+        // Without a daemon, which would keep the session when the person has left.
+        let after = ["resume", session_id, "--disable", "daemon_auto_start"].map(Into::into).to_vec();
+        let program = self.setup.program.as_deref().and_then(native::binary);
+        Some(Additions { program, after, ..Additions::default() })
+    }
+
     fn interrupt(&mut self, out: &mut Outbox) {
         let params = json!({ "threadId": self.thread, "turnId": self.begun_turn });
         self.ask(Asked::Other("Codex did not end its turn"), "turn/interrupt", &params, out);
