@@ -10,4 +10,5 @@ export * from "./gen/teamwire/v1/message_pb.js";
 export * from "./gen/teamwire/v1/request_pb.js";
 export * from "./gen/teamwire/v1/task_pb.js";
 export * from "./gen/teamwire/v1/team_pb.js";
+export * from "./gen/teamwire/v1/transcript_pb.js";
 export * from "./gen/teamwire/v1/watch_pb.js";
