@@ -15,8 +15,16 @@ const KINDS: Readonly<Record<number, string>> = {
   [v1.RequestKind.SPAWN]: "order",
 };
 
-export function kindName({ kind }: v1.Request): string {
-  return KINDS[kind] ?? "request";
+/** The tool of the requests that ask for more budget. */
+const BUDGET = "budget";
+
+/** Returns whether a request asks for more budget. Its approval raises budgets, and permits nothing. */
+export function isForBudget({ kind, tool }: v1.Request): boolean {
+  return kind === v1.RequestKind.PERMISSION && tool === BUDGET;
+}
+
+export function kindName(request: v1.Request): string {
+  return isForBudget(request) ? "budget" : (KINDS[request.kind] ?? "request");
 }
 
 /** Returns who asks. */
@@ -33,7 +41,9 @@ export function title(request: v1.Request): string {
     case v1.RequestKind.SPAWN:
       return `Start ${request.member}${request.spawn ? ` as ${request.spawn.profile}` : ""}`;
     case v1.RequestKind.PERMISSION:
-      return permission(request, request.content);
+      return isForBudget(request)
+        ? `More budget for ${request.member}: ${request.summary}`
+        : permission(request, request.content);
     default:
       return request.summary || `A ${kindName(request)}`;
   }
@@ -64,6 +74,8 @@ export function meaning(request: v1.Request): string {
         ? `Approving lets ${member} claim tasks and carry out this plan. A rejection sends it your reason.`
         : `Approving tells ${member} to carry out this plan. A rejection sends it your reason.`;
     case v1.RequestKind.PERMISSION:
+      if (isForBudget(request))
+        return `Approving raises each budget that is used up, by what you enter here, or else by itself once more, and ${member} goes on. If you reject it, or no one answers by the deadline, ${member} stays paused until its budget is raised.`;
       return `Approving lets ${member} do what is shown here. If you reject it, or no one answers by the deadline, it is refused.`;
     default:
       return `The host starts ${member}, or refuses. There is nothing to answer here.`;
@@ -101,13 +113,19 @@ export function outcome(request: v1.Request): string {
 /** The refusals which say that an answer came too late. */
 const LATE = new Set(["ALREADY_DECIDED", "REQUEST_EXPIRED", "REQUEST_CANCELLED"]);
 
+/** By how much to raise the budgets that are used up. Zero in both: each by itself once more. */
+export interface Raise {
+  readonly costUsdMicros: bigint;
+  readonly tokens: bigint;
+}
+
 /** Answers a request. Says how it went, also if someone else was faster. Returns whether the request is answered. */
-export async function answer(request: v1.Request, approve: boolean, reason: string): Promise<boolean> {
+export async function answer(request: v1.Request, approve: boolean, reason: string, raise?: Raise): Promise<boolean> {
   const { client, caller } = session;
   if (!client || !caller) return false;
   let isLate = false;
   try {
-    await client.messages.send({ team: team.name, body: body(request, approve, reason) });
+    await client.messages.send({ team: team.name, body: body(request, approve, reason, raise) });
   } catch (error) {
     isLate = error instanceof TeamwireError && LATE.has(error.reason ?? "");
     if (!isLate) {
@@ -136,7 +154,8 @@ function isBy(caller: Caller, by: v1.Sender | undefined): boolean {
     : by?.name.toLowerCase() === caller.member.toLowerCase();
 }
 
-function body({ kind, id, member }: v1.Request, approve: boolean, reason: string) {
+function body({ kind, id, member }: v1.Request, approve: boolean, reason: string, raise?: Raise) {
+  const addBudget = approve && raise && (raise.costUsdMicros > 0n || raise.tokens > 0n) ? { addBudget: raise } : {};
   switch (kind) {
     case v1.RequestKind.SHUTDOWN:
       return { case: "shutdownResponse", value: { requestId: id, approve, reason } } as const;
@@ -146,6 +165,6 @@ function body({ kind, id, member }: v1.Request, approve: boolean, reason: string
         value: { recipient: member, requestId: id, approve, feedback: reason },
       } as const;
     default:
-      return { case: "permissionResponse", value: { requestId: id, approve, reason } } as const;
+      return { case: "permissionResponse", value: { requestId: id, approve, reason, ...addBudget } } as const;
   }
 }

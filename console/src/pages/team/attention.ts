@@ -42,6 +42,19 @@ export function memberNeed(member: v1.Member, requests: ReadonlyMap<string, v1.R
   return rank ? { rank, reason: needs.map(({ reason }) => reason).join(" ") } : undefined;
 }
 
+/** Returns why a member needs someone that leads the team, apart from its requests. Undefined: it does not. */
+export function memberTrouble(member: v1.Member): Need | undefined {
+  const { state, failedTurns, inboxDepth, program } = member;
+  if (state === v1.MemberState.LOST) {
+    const waiting = inboxDepth > 0n ? `, with ${count(inboxDepth, "message")} waiting` : "";
+    return { rank: 5, reason: `is lost${waiting}` };
+  }
+  if (state === v1.MemberState.EXITED) return undefined;
+  if (failedTurns && failedTurns.count > 0)
+    return { rank: 4, reason: `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}` };
+  return program?.trouble ? { rank: 3, reason: program.trouble } : undefined;
+}
+
 /** Returns whether no process reads the inbox of a member that should have one. */
 export function isUnread(member: v1.Member): boolean {
   const isThere = [v1.MemberState.JOINED, v1.MemberState.ACTIVE, v1.MemberState.IDLE].includes(member.state);
