@@ -36,6 +36,7 @@ files! {
     sign_in,
     team,
     timeline,
+    watching,
 }
 
 #[test]

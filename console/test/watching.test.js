@@ -1,0 +1,265 @@
+// @ts-check
+/** Watching and steering agents: the transcript, the end of a turn, budgets, and what needs the person. */
+
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { violations } from "./axe.js";
+import { Coordinator, console_ } from "./harness.js";
+
+/** An agent program that speaks the Agent Client Protocol: each prompt makes it write, call a tool, and write again. What the prompt
+ * says in double brackets, it writes. With `slow` in the prompt, the call goes on until the turn is cancelled; with `broken`, it
+ * fails. A turn uses 1,100 tokens. */
+const AGENT = `
+import { createInterface } from "node:readline";
+const write = (line) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...line }) + "\\n");
+let calls = 0;
+let open;
+const update = (update) => write({ method: "session/update", params: { sessionId: "s1", update } });
+const say = (text) => update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text } });
+const end = (id, stopReason) =>
+  write({ id, result: { stopReason, usage: { inputTokens: 1000, outputTokens: 100, totalTokens: 1100 } } });
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (method === "initialize") write({ id, result: { protocolVersion: 1, agentCapabilities: {} } });
+  else if (method === "session/new") write({ id, result: { sessionId: "s1" } });
+  else if (method === "session/cancel") {
+    if (open !== undefined) end(open, "cancelled");
+    open = undefined;
+  } else if (method === "session/prompt") {
+    const text = params.prompt.map((part) => part.text ?? "").join("\\n");
+    const toolCallId = "call-" + ++calls;
+    say(/\\[\\[(.*?)\\]\\]/.exec(text)?.[1] ?? "I run the tests.");
+    const rawInput = { command: "make test " + calls + "\\nmake clean" };
+    update({ sessionUpdate: "tool_call", toolCallId, title: rawInput.command, kind: "execute", status: "in_progress", rawInput });
+    if (text.includes("slow")) return (open = id);
+    const content = [{ type: "content", content: { type: "text", text: "42 tests ran\\nthat is all" } }];
+    const status = text.includes("broken") ? "failed" : "completed";
+    update({ sessionUpdate: "tool_call_update", toolCallId, status, content });
+    say("Done with number " + calls + ".");
+    end(id, "end_turn");
+  } else if (id !== undefined && method) write({ id, error: { code: -32601, message: "not found" } });
+});
+`;
+
+/** Starts a team with an agent. @param {string[]} names */
+async function withAgents(...names) {
+  const coordinator = await Coordinator.start();
+  await coordinator.team();
+  const program = path.join(coordinator.directory, "agent.mjs");
+  await writeFile(program, AGENT);
+  for (const name of names) await coordinator.run(name, ["--via", "acp", "--", process.execPath, program]);
+  return coordinator;
+}
+
+/** Sends a message as the lead. @param {Coordinator} coordinator @param {string} name @param {string} text */
+const send = (coordinator, name, text) => coordinator.cli(["send", name, text], "lead");
+
+/** The transcript on a page. @param {import("playwright-core").Page} page */
+const transcriptOf = (page) => page.getByRole("region", { name: "Transcript" });
+
+test("a transcript arrives live, with its prompts and tool calls folded, and hides nothing", async () => {
+  const coordinator = await withAgents("ann");
+  const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
+  const transcript = transcriptOf(page);
+  await transcript.waitFor();
+  await send(coordinator, "ann", "Please look: [[<img src=x onerror=alert(1)>\u202e]]");
+  // What the agent wrote is shown whole, and as text.
+  await transcript.getByText("<img src=x onerror=alert(1)>").waitFor();
+  await transcript.getByText("\\u{202e}").first().waitFor();
+  await transcript.getByText("Turn 1 of life 1 begins").waitFor();
+  await transcript.getByText(/The turn 1 ended, 1\.1K tokens/).waitFor();
+
+  const call = transcript.locator("details", { hasText: "make test 1" });
+  assert.equal(await call.getAttribute("open"), null);
+  // The first line of the input, and nothing of the result.
+  assert.equal(await transcript.getByText("42 tests ran").count(), 0);
+  assert.equal(await transcript.getByText("make clean").count(), 0);
+  await call.locator("summary").press("Enter");
+  await call.getByText("It returned:").waitFor();
+  await call.getByText("that is all").waitFor();
+  await call.getByText("make clean").waitFor();
+  const prompt = transcript.locator("details", { hasText: "given" }).last();
+  await prompt.locator("summary").click();
+  await prompt.getByText("Please look").first().waitFor();
+
+  await send(coordinator, "ann", "broken");
+  const failed = transcript.locator("details", { hasText: "make test 2" });
+  await failed.getByText("failed", { exact: true }).waitFor();
+  await transcript.getByRole("button", { name: "Go to the newest" }).click();
+  await transcript.getByText("Done with number 2.").waitFor();
+  assert.deepEqual(await violations(page), []);
+
+  // The call waits no longer once the page is left.
+  const ended = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/ReadTranscript"));
+  await page.getByRole("link", { name: "Team", exact: true }).click();
+  await ended;
+  assert.deepEqual(problems, []);
+});
+
+test("older entries are loaded when they are asked for, up to what the page keeps", async () => {
+  const coordinator = await withAgents("ann");
+  const turns = 40;
+  for (let turn = 1; turn <= turns; turn++) {
+    await send(coordinator, "ann", `number ${turn}`);
+    await coordinator.member("ann", (member) => (member.total_usage?.turns ?? 0) >= turn);
+  }
+  const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
+  const transcript = transcriptOf(page);
+  const list = transcript.getByRole("list", { name: "What its agent was given, wrote and did" });
+  await list.getByText(`Done with number ${turns}.`).waitFor();
+  assert.equal(await list.getByText("Turn 1 of life 1 begins").count(), 0);
+  const size = async () => Number(await list.getByRole("listitem").first().getAttribute("aria-setsize"));
+  const before = await size();
+  await transcript.getByRole("button", { name: "Show older entries" }).click();
+  await page.waitForFunction(
+    ([count]) =>
+      Number(document.querySelector(".entries [role=listitem]")?.getAttribute("aria-setsize")) > (count ?? 0),
+    [before],
+  );
+  // At the first row, the rest comes by itself.
+  const first = list.getByText("Turn 1 of life 1 begins");
+  while ((await first.count()) === 0) {
+    await list.evaluate((element) => element.scrollTo(0, 0));
+    await page.waitForTimeout(50);
+  }
+  await transcript.getByRole("button", { name: "Show older entries" }).waitFor({ state: "detached" });
+  assert.deepEqual(problems, []);
+});
+
+test("only those who may read a transcript ask for it, and the end of a member is said calmly", async () => {
+  const coordinator = await withAgents("ann");
+  await coordinator.join("bob");
+  await send(coordinator, "ann", "hello");
+  const bob = await console_(coordinator, "bob", "#/team");
+  /** @type {string[]} */
+  const asked = [];
+  bob.page.on("request", (request) => asked.push(request.url()));
+  await bob.page.getByRole("link", { name: "ann", exact: true }).click();
+  await bob.page.getByRole("region", { name: "Lives" }).getByText("Life 1").waitFor();
+  assert.equal(await transcriptOf(bob.page).count(), 0);
+  assert.equal(await bob.page.getByRole("button", { name: "End its turn and say…" }).count(), 0);
+  assert.deepEqual(
+    asked.filter((url) => url.endsWith("/ReadTranscript")),
+    [],
+  );
+  await bob.page.close();
+
+  const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
+  const transcript = transcriptOf(page);
+  await transcript.getByText("Done with number 1.").waitFor();
+  await coordinator.cli(["shutdown", "ann", "--force"], "lead");
+  await transcript.getByRole("status").getByText("ann does not run.").waitFor();
+  // What was read stays, and nothing asks again.
+  await transcript.getByText("Done with number 1.").waitFor();
+  let again = 0;
+  page.on("request", (request) => (again += request.url().endsWith("/ReadTranscript") ? 1 : 0));
+  await page.waitForTimeout(2_000);
+  assert.equal(again, 0);
+  assert.deepEqual(problems, []);
+});
+
+test("the lead ends a turn from the page, and says what comes next", async () => {
+  const coordinator = await withAgents("ann");
+  const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
+  const transcript = transcriptOf(page);
+  await send(coordinator, "ann", "slow");
+  await transcript.getByText("runs", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "End its turn and say…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("What it reads next").fill("Leave the tests: [[I leave them.]]");
+  await dialog.getByRole("button", { name: "End its turn" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await transcript.getByText("I leave them.", { exact: true }).waitFor();
+  await transcript.getByText(/The turn 1 ended/).waitFor();
+  await transcript.getByText("runs", { exact: true }).waitFor({ state: "detached" });
+  assert.deepEqual(problems, []);
+});
+
+test("a budget is set, is used up, needs the lead, and is raised with the answer", async () => {
+  const coordinator = await withAgents("ann");
+  await coordinator.join("bob");
+  const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
+  const budget = page.getByRole("region", { name: "Budget" });
+  const dialog = page.getByRole("dialog");
+  await budget.getByText("It has none of its own.").waitFor();
+  await budget.getByRole("button", { name: "Set a budget…" }).click();
+  await dialog.getByLabel("Tokens").fill("many");
+  await dialog.getByRole("alert").getByText("Write amounts such as").waitFor();
+  await dialog.getByLabel("Tokens").fill("1k");
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByRole("button", { name: "Set the budget" }).click();
+  await budget.getByText("0 of 1K tokens (0 %)").waitFor();
+
+  // Nothing waits yet.
+  await page.getByRole("link", { name: "Team", exact: true }).click();
+  await page.getByRole("heading", { name: "Team" }).waitFor();
+  const needs = page.getByRole("region", { name: /^Needs you/ });
+  assert.equal(await needs.count(), 0);
+
+  // A request that expires sooner comes first.
+  await send(coordinator, "ann", "spend it");
+  await needs.getByRole("link", { name: /^ann budget/ }).waitFor();
+  const args = ["permission", "request", "--tool", "Bash", "--summary", "x", "--detail", "npm ci", "--ttl", "5m"];
+  await coordinator.cli(args, "bob");
+  await needs.getByRole("link", { name: /^bob permission/ }).waitFor();
+  const links = await needs.getByRole("link").allInnerTexts();
+  assert.deepEqual(
+    links.map((text) => text.split(/\s/)[0]),
+    ["bob", "ann"],
+  );
+  await page.getByText("110 % of its budget").waitFor();
+  assert.deepEqual(await violations(page), []);
+
+  // A rejection leaves the member paused, which the section goes on to say.
+  await needs.getByRole("link", { name: /^ann budget/ }).click();
+  const detail = page.getByRole("region", { name: "The request" });
+  await detail.getByRole("heading", { name: /^More budget for ann/ }).waitFor();
+  await detail.getByText("1.1K of 1K tokens (110 %)").waitFor();
+  await detail.getByLabel("Tokens").fill("9k");
+  assert.deepEqual(await violations(page), []);
+  await detail.getByRole("button", { name: "Approve a" }).click();
+  await detail.getByText("approved by lead").waitFor();
+  await page.goto(`${coordinator.address}/#/member?name=ann`);
+  await budget.getByText(/of 10K tokens/).waitFor();
+  await transcriptOf(page)
+    .getByText(/Done with number 2/)
+    .waitFor();
+
+  await budget.getByRole("button", { name: "Change the budget…" }).click();
+  await dialog.getByLabel("Tokens").fill("10,000");
+  await dialog.getByRole("button", { name: "Raise the budget" }).click();
+  await budget.getByText(/of 20K tokens/).waitFor();
+  await budget.getByRole("button", { name: "Change the budget…" }).click();
+  await dialog.getByLabel("Change").selectOption("Remove it");
+  await dialog.getByRole("button", { name: "Remove the budget" }).click();
+  await budget.getByText("It has none of its own.").waitFor();
+
+  // The budget of the whole team.
+  await page.getByRole("link", { name: "Team", exact: true }).click();
+  await page.getByRole("button", { name: "Budget…" }).click();
+  await dialog.getByLabel("US dollars").fill("20");
+  await dialog.getByRole("button", { name: "Set the budget" }).click();
+  await page.getByRole("group", { name: "Budget of the team" }).getByText("$0.00 of $20.00 (0 %)").waitFor();
+  assert.deepEqual(problems, []);
+});
+
+test("a member that stays paused is listed under what needs the lead, and to no one who cannot help", async () => {
+  const coordinator = await withAgents("ann");
+  await coordinator.join("bob");
+  await coordinator.cli(["budget", "ann", "--set", "1k tokens"], "lead");
+  const { page, problems } = await console_(coordinator, "lead", "#/team");
+  const needs = page.getByRole("region", { name: /^Needs you/ });
+  await send(coordinator, "ann", "spend it");
+  await needs.getByRole("link", { name: /^ann budget/ }).waitFor();
+  const { request_id } = (await coordinator.json(["requests"], "lead")).requests[0];
+  await coordinator.cli(["reject", request_id, "--reason", "Enough."], "lead");
+  await needs.getByRole("link", { name: /^ann trouble paused: / }).click();
+  await page.getByRole("heading", { name: "ann" }).waitFor();
+
+  const bob = await console_(coordinator, "bob", "#/team");
+  await bob.page.getByRole("listitem", { name: "ann", exact: true }).getByText("paused").waitFor();
+  assert.equal(await bob.page.getByText("Needs you").count(), 0);
+  assert.deepEqual([...problems, ...bob.problems], []);
+});
