@@ -8,9 +8,9 @@ import { test } from "node:test";
 import { violations } from "./axe.js";
 import { Coordinator, console_ } from "./harness.js";
 
-/** An agent program that speaks the Agent Client Protocol: each prompt makes it write, call a tool, and write again. What the prompt
- * says in double brackets, it writes. With `slow` in the prompt, the call goes on until the turn is cancelled; with `broken`, it
- * fails. A turn uses 1,100 tokens. */
+/** An agent program that speaks the Agent Client Protocol: each prompt makes it write, call a tool, and write again. With `slow` in
+ * the prompt, the call goes on until the turn is cancelled; with `broken`, it fails; with `harm`, what it writes is hostile. A turn
+ * uses 1,100 tokens. */
 const AGENT = `
 import { createInterface } from "node:readline";
 const write = (line) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...line }) + "\\n");
@@ -30,9 +30,10 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   } else if (method === "session/prompt") {
     const text = params.prompt.map((part) => part.text ?? "").join("\\n");
     const toolCallId = "call-" + ++calls;
-    say(/\\[\\[(.*?)\\]\\]/.exec(text)?.[1] ?? "I run the tests.");
-    const rawInput = { command: "make test " + calls + "\\nmake clean" };
-    update({ sessionUpdate: "tool_call", toolCallId, title: rawInput.command, kind: "execute", status: "in_progress", rawInput });
+    say(text.includes("harm") ? "<img src=x onerror=alert(1)>\\u202e" : text.includes("leave") ? "I leave them." : "I run the tests.");
+    const rawInput = { command: "make test", number: calls };
+    const title = "Test number " + calls;
+    update({ sessionUpdate: "tool_call", toolCallId, title, kind: "execute", status: "in_progress", rawInput });
     if (text.includes("slow")) return (open = id);
     const content = [{ type: "content", content: { type: "text", text: "42 tests ran\\nthat is all" } }];
     const status = text.includes("broken") ? "failed" : "completed";
@@ -64,31 +65,31 @@ test("a transcript arrives live, with its prompts and tool calls folded, and hid
   const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
   const transcript = transcriptOf(page);
   await transcript.waitFor();
-  await send(coordinator, "ann", "Please look: [[<img src=x onerror=alert(1)>\u202e]]");
+  await send(coordinator, "ann", "Please do harm.");
   // What the agent wrote is shown whole, and as text.
   await transcript.getByText("<img src=x onerror=alert(1)>").waitFor();
   await transcript.getByText("\\u{202e}").first().waitFor();
   await transcript.getByText("Turn 1 of life 1 begins").waitFor();
   await transcript.getByText(/The turn 1 ended, 1\.1K tokens/).waitFor();
 
-  const call = transcript.locator("details", { hasText: "make test 1" });
+  const call = transcript.locator("details", { hasText: "Test number 1" });
   assert.equal(await call.getAttribute("open"), null);
-  // The first line of the input, and nothing of the result.
+  // The input's first line, and nothing of the result.
+  await call.getByText('{"command":"make test","number":1}').waitFor();
   assert.equal(await transcript.getByText("42 tests ran").count(), 0);
-  assert.equal(await transcript.getByText("make clean").count(), 0);
   await call.locator("summary").press("Enter");
   await call.getByText("It returned:").waitFor();
   await call.getByText("that is all").waitFor();
-  await call.getByText("make clean").waitFor();
-  const prompt = transcript.locator("details", { hasText: "given" }).last();
+  await call.getByText('{"command":"make test","number":1}').last().waitFor();
+  const prompt = transcript.locator("details", { hasText: "given" }).first();
   await prompt.locator("summary").click();
-  await prompt.getByText("Please look").first().waitFor();
+  await prompt.getByText("Please do harm.").first().waitFor();
 
   await send(coordinator, "ann", "broken");
-  const failed = transcript.locator("details", { hasText: "make test 2" });
-  await failed.getByText("failed", { exact: true }).waitFor();
   await transcript.getByRole("button", { name: "Go to the newest" }).click();
-  await transcript.getByText("Done with number 2.").waitFor();
+  const failed = transcript.locator("details", { has: page.getByText("failed", { exact: true }) });
+  await failed.locator("summary").click();
+  await failed.getByText("It failed:").waitFor();
   assert.deepEqual(await violations(page), []);
 
   // The call waits no longer once the page is left.
@@ -100,15 +101,15 @@ test("a transcript arrives live, with its prompts and tool calls folded, and hid
 
 test("older entries are loaded when they are asked for, up to what the page keeps", async () => {
   const coordinator = await withAgents("ann");
-  const turns = 40;
-  for (let turn = 1; turn <= turns; turn++) {
-    await send(coordinator, "ann", `number ${turn}`);
-    await coordinator.member("ann", (member) => (member.total_usage?.turns ?? 0) >= turn);
+  // Each message makes two turns: the runner reminds the agent that it has sent nothing.
+  for (let message = 1; message <= 20; message++) {
+    await send(coordinator, "ann", `number ${message}`);
+    await coordinator.member("ann", (member) => (member.total_usage?.turns ?? 0) >= 2 * message);
   }
   const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
   const transcript = transcriptOf(page);
   const list = transcript.getByRole("list", { name: "What its agent was given, wrote and did" });
-  await list.getByText(`Done with number ${turns}.`).waitFor();
+  await list.getByText("Done with number 40.").waitFor();
   assert.equal(await list.getByText("Turn 1 of life 1 begins").count(), 0);
   const size = async () => Number(await list.getByRole("listitem").first().getAttribute("aria-setsize"));
   const before = await size();
@@ -168,7 +169,7 @@ test("the lead ends a turn from the page, and says what comes next", async () =>
   await transcript.getByText("runs", { exact: true }).waitFor();
   await page.getByRole("button", { name: "End its turn and say…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByLabel("What it reads next").fill("Leave the tests: [[I leave them.]]");
+  await dialog.getByLabel("What it reads next").fill("Please leave the tests.");
   await dialog.getByRole("button", { name: "End its turn" }).click();
   await dialog.waitFor({ state: "detached" });
   await transcript.getByText("I leave them.", { exact: true }).waitFor();
@@ -201,7 +202,7 @@ test("a budget is set, is used up, needs the lead, and is raised with the answer
   // A request that expires sooner comes first.
   await send(coordinator, "ann", "spend it");
   await needs.getByRole("link", { name: /^ann budget/ }).waitFor();
-  const args = ["permission", "request", "--tool", "Bash", "--summary", "x", "--detail", "npm ci", "--ttl", "5m"];
+  const args = ["permission", "request", "--tool", "Bash", "--summary", "x", "--detail", "npm ci", "--deadline", "120"];
   await coordinator.cli(args, "bob");
   await needs.getByRole("link", { name: /^bob permission/ }).waitFor();
   const links = await needs.getByRole("link").allInnerTexts();
@@ -212,14 +213,13 @@ test("a budget is set, is used up, needs the lead, and is raised with the answer
   await page.getByText("110 % of its budget").waitFor();
   assert.deepEqual(await violations(page), []);
 
-  // A rejection leaves the member paused, which the section goes on to say.
   await needs.getByRole("link", { name: /^ann budget/ }).click();
   const detail = page.getByRole("region", { name: "The request" });
   await detail.getByRole("heading", { name: /^More budget for ann/ }).waitFor();
   await detail.getByText("1.1K of 1K tokens (110 %)").waitFor();
   await detail.getByLabel("Tokens").fill("9k");
   assert.deepEqual(await violations(page), []);
-  await detail.getByRole("button", { name: "Approve a" }).click();
+  await detail.getByRole("button", { name: "Approve", exact: true }).click();
   await detail.getByText("approved by lead").waitFor();
   await page.goto(`${coordinator.address}/#/member?name=ann`);
   await budget.getByText(/of 10K tokens/).waitFor();
@@ -253,8 +253,8 @@ test("a member that stays paused is listed under what needs the lead, and to no 
   const needs = page.getByRole("region", { name: /^Needs you/ });
   await send(coordinator, "ann", "spend it");
   await needs.getByRole("link", { name: /^ann budget/ }).waitFor();
-  const { request_id } = (await coordinator.json(["requests"], "lead")).requests[0];
-  await coordinator.cli(["reject", request_id, "--reason", "Enough."], "lead");
+  const request = await coordinator.json(["requests"], "lead");
+  await coordinator.cli(["reject", request.id, "--reason", "Enough."], "lead");
   await needs.getByRole("link", { name: /^ann trouble paused: / }).click();
   await page.getByRole("heading", { name: "ann" }).waitFor();
 
