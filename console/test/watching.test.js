@@ -217,7 +217,7 @@ test("a budget is set, is used up, needs the lead, and is raised with the answer
   const detail = page.getByRole("region", { name: "The request" });
   await detail.getByRole("heading", { name: /^More budget for ann/ }).waitFor();
   await detail.getByText("1.1K of 1K tokens (110 %)").waitFor();
-  await detail.getByLabel("Tokens").fill("9k");
+  await detail.getByLabel("Tokens to add").fill("9k");
   assert.deepEqual(await violations(page), []);
   await detail.getByRole("button", { name: "Approve", exact: true }).click();
   await detail.getByText("approved by lead").waitFor();

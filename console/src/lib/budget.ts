@@ -1,8 +1,16 @@
 /** Budgets: how much programs may use, and how much they have used. */
 
-import type { v1 } from "@teamwire/client";
+import { v1 } from "@teamwire/client";
 import { compact, money } from "./format.js";
 import { tokens } from "./usage.js";
+
+/** The tool of the requests that ask for more budget. */
+const TOOL = "budget";
+
+/** Returns whether a request asks for more budget. Its approval raises budgets. */
+export function isForBudget({ kind, tool }: v1.Request): boolean {
+  return kind === v1.RequestKind.PERMISSION && tool === TOOL;
+}
 
 /** What a budget bounds, and what was used of it. */
 export type Use = Pick<v1.BudgetUse, "budget" | "costUsdMicros" | "tokens">;

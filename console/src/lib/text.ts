@@ -107,6 +107,11 @@ export function permission({ tool, summary }: { tool: string; summary: string },
   return `${oneLine(tool)}: ${length > 240 ? ends() : asked}`;
 }
 
+/** Returns a text that ends as a sentence does. */
+export function sentence(text: string): string {
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
+
 function name(char: string): string {
   return `\\u{${char.codePointAt(0)?.toString(16)}}`;
 }

@@ -1,6 +1,7 @@
 /** Requests in words, and how they are answered. */
 
 import { TeamwireError, v1 } from "@teamwire/client";
+import { isForBudget } from "../../lib/budget.js";
 import { words } from "../../lib/errors.js";
 import { CANCELLED } from "../../lib/sentences.js";
 import { permission } from "../../lib/text.js";
@@ -14,14 +15,6 @@ const KINDS: Readonly<Record<number, string>> = {
   [v1.RequestKind.PERMISSION]: "permission",
   [v1.RequestKind.SPAWN]: "order",
 };
-
-/** The tool of the requests that ask for more budget. */
-const BUDGET = "budget";
-
-/** Returns whether a request asks for more budget. Its approval raises budgets, and permits nothing. */
-export function isForBudget({ kind, tool }: v1.Request): boolean {
-  return kind === v1.RequestKind.PERMISSION && tool === BUDGET;
-}
 
 export function kindName(request: v1.Request): string {
   return isForBudget(request) ? "budget" : (KINDS[request.kind] ?? "request");

@@ -1,8 +1,9 @@
 /** What needs a person's attention, how urgently, and why. */
 
 import { v1 } from "@teamwire/client";
+import { isForBudget } from "../../lib/budget.js";
 import { count, exitName, millis } from "../../lib/format.js";
-import { permission } from "../../lib/text.js";
+import { permission, sentence } from "../../lib/text.js";
 
 /** Why a person should look at something. */
 export interface Need {
@@ -30,11 +31,12 @@ export function memberNeed(member: v1.Member, requests: ReadonlyMap<string, v1.R
   if (failedTurns && failedTurns.count > 0)
     need(4, `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}`);
   if (member.inboxFull) need(4, `Its inbox is full (${unread}) and accepts no more.`);
-  if (member.program?.trouble) need(3, member.program.trouble);
+  if (member.program?.trouble) need(3, sentence(member.program.trouble));
   const asked = member.pendingPermissions.flatMap((id) => requests.get(id) ?? []);
   const [request] = asked;
   const more = asked.length > 1 ? ` (and ${count(asked.length - 1, "other request")})` : "";
-  if (request) need(3, `Asks for permission: ${permission(request, request.content)}${more}`);
+  if (request && isForBudget(request)) need(3, `Asks for more budget${more}.`);
+  else if (request) need(3, `Asks for permission: ${permission(request, request.content)}${more}`);
   if (member.pendingPlan) need(3, "Waits for the answer to its plan.");
   if (hasNoLease(member)) need(3, "Its lease has run out. It will soon count as lost unless it makes a call.");
   if (inboxDepth > 0n && isUnread(member)) need(2, `No process reads its inbox: ${unread} waiting.`);
