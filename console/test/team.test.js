@@ -128,7 +128,11 @@ test("a member whose runner is killed comes first, with the reason, and Health s
   await cardOf(page, "zoe")
     .getByText(/Lost: its lease has run out/)
     .waitFor({ timeout: 20_000 });
-  const first = page.getByRole("region", { name: "Members and hosts" }).getByRole("listitem").first();
+  await page
+    .getByRole("region", { name: /^Needs you/ })
+    .getByRole("link", { name: /^zoe lost is lost/ })
+    .waitFor();
+  const first = page.getByRole("list", { name: "Cards" }).getByRole("listitem").first();
   assert.equal(await first.getAttribute("aria-label"), "zoe");
   await page.getByRole("button", { name: "1 needs attention" }).click();
   await cardOf(page, "alice").waitFor({ state: "detached" });

@@ -184,7 +184,7 @@ test("a budget is set, is used up, needs the lead, and is raised with the answer
   const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
   const budget = page.getByRole("region", { name: "Budget" });
   const dialog = page.getByRole("dialog");
-  await budget.getByText("It has none of its own.").waitFor();
+  await budget.getByText("It has no budget.").waitFor();
   await budget.getByRole("button", { name: "Set a budget…" }).click();
   await dialog.getByLabel("Tokens").fill("many");
   await dialog.getByRole("alert").getByText("Write amounts such as").waitFor();
@@ -210,13 +210,14 @@ test("a budget is set, is used up, needs the lead, and is raised with the answer
     links.map((text) => text.split(/\s/)[0]),
     ["bob", "ann"],
   );
-  await page.getByText("110 % of its budget").waitFor();
+  // An agent of this kind may exceed its budget by a turn.
+  await page.getByText(/^(110|220) % of its budget$/).waitFor();
   assert.deepEqual(await violations(page), []);
 
   await needs.getByRole("link", { name: /^ann budget/ }).click();
   const detail = page.getByRole("region", { name: "The request" });
   await detail.getByRole("heading", { name: /^More budget for ann/ }).waitFor();
-  await detail.getByText("1.1K of 1K tokens (110 %)").waitFor();
+  await detail.getByText(/^(1\.1|2\.2)K of 1K tokens/).waitFor();
   await detail.getByLabel("Tokens to add").fill("9k");
   assert.deepEqual(await violations(page), []);
   await detail.getByRole("button", { name: "Approve", exact: true }).click();
@@ -224,7 +225,8 @@ test("a budget is set, is used up, needs the lead, and is raised with the answer
   await page.goto(`${coordinator.address}/#/member?name=ann`);
   await budget.getByText(/of 10K tokens/).waitFor();
   await transcriptOf(page)
-    .getByText(/Done with number 2/)
+    .getByText(/Done with number [23]/)
+    .first()
     .waitFor();
 
   await budget.getByRole("button", { name: "Change the budget…" }).click();
@@ -234,7 +236,7 @@ test("a budget is set, is used up, needs the lead, and is raised with the answer
   await budget.getByRole("button", { name: "Change the budget…" }).click();
   await dialog.getByLabel("Change").selectOption("Remove it");
   await dialog.getByRole("button", { name: "Remove the budget" }).click();
-  await budget.getByText("It has none of its own.").waitFor();
+  await budget.getByText("It has no budget.").waitFor();
 
   // The budget of the whole team.
   await page.getByRole("link", { name: "Team", exact: true }).click();
