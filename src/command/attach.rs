@@ -61,7 +61,7 @@ pub(super) fn directory(state_dir: &Path) -> PathBuf {
 
 impl Attach {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        refuse_within_runner("An agent cannot take over a session. A person must do so in a terminal of their own.")?;
+        refuse_within_runner("An agent cannot take over a session. A person must do so in another terminal.")?;
         if !has_terminal() {
             return Err(Failure::usage("There is no terminal here, at which the agent's program could run."));
         }

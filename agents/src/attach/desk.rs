@@ -97,7 +97,7 @@ async fn listen(listener: UnixListener, sender: mpsc::Sender<Guest>) {
 async fn admit(mut stream: UnixStream) -> Option<Guest> {
     let peer: Option<pid_t> = stream.peer_cred().ok().and_then(|peer| peer.pid());
     if peer.is_some_and(|pid| descends_from(pid, process::id().cast_signed())) {
-        let why = "An agent cannot take over a terminal. A person must do so in a terminal of their own.";
+        let why = "An agent cannot take over a terminal. A person must do so in another terminal.";
         Guest::write(&mut stream, &Answer::Refused(why.to_owned())).await;
         return None;
     }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_largest_file_of_the_session_stays_under_a_name_of_its_own() {
+    fn only_the_largest_file_of_the_session_stays_under_its_own_name() {
         let home = tempfile::tempdir().expect("a directory");
         let chats = home.path().join(".gemini/tmp/app/chats");
         fs::create_dir_all(&chats).expect("created");
