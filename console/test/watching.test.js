@@ -152,6 +152,10 @@ test("only those who may read a transcript ask for it, and the end of a member i
   await transcript.getByText("Done with number 1.").waitFor();
   await coordinator.cli(["shutdown", "ann", "--force"], "lead");
   await transcript.getByRole("status").getByText("ann does not run.").waitFor();
+  await page
+    .getByRole("region", { name: "Lives" })
+    .getByText(/^\S+ exited/)
+    .waitFor();
   // What was read stays, and nothing asks again.
   await transcript.getByText("Done with number 1.").waitFor();
   let again = 0;
