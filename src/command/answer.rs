@@ -49,8 +49,8 @@ pub(super) struct Approve {
     /// With --always: a rule for every member of the team, and not only for the one that asks
     #[arg(long, requires = "always")]
     everyone: bool,
-    /// For a request for more budget: by how much to raise it, such as "5 USD" or "200k tokens" [default: by itself once
-    /// more]
+    /// For a request for more budget: by how much to raise it, such as "5 USD" or "200k tokens" [default: by
+    /// itself, as often as it takes]
     #[arg(long, requires = "request_id", value_name = "AMOUNT", value_parser = amount, conflicts_with = "always")]
     add: Option<v1::Budget>,
     /// Do not ask for confirmation at a terminal

@@ -14,6 +14,7 @@ use crate::{
 scenarios! {
     the_lead_reads_what_an_agent_was_given_wrote_and_did,
     a_transcript_has_no_gap_after_kills_in_mid_turn,
+    a_transcript_outlives_its_runner,
 }
 
 fn transcript(setup: &Setup, options: &[&str]) -> Vec<Value> {
@@ -104,5 +105,27 @@ fn a_transcript_has_no_gap_after_kills_in_mid_turn(mut setup: Setup) {
     assert_dense(&after);
     assert_eq!(after[..before.len()], before);
     assert!(of_kind(&after, "runner").iter().any(|text| text.contains("ended by signal 9")), "{after:#?}");
+    setup.shut_down(backend);
+}
+
+/// The runner is killed, too: its successor goes on in the same files.
+fn a_transcript_outlives_its_runner(setup: Setup) {
+    setup.model.add(Rule::when("delivered before(?s:.*)do it").says("It is done."));
+    setup.on_shell("do it", "touch running; until [ -e go ]; do sleep 0.05; done");
+    let backend = setup.backend(&["--permissions", "allow"]);
+    setup.send("say hello");
+    setup.await_receipt("say hello", "processed");
+    setup.send("do it");
+    setup.await_file("running");
+    let before = transcript(&setup, &[]);
+    backend.kill();
+    let backend = setup.run_again(BACKEND, setup.program, &["--permissions", "allow"]);
+    setup.await_receipt("do it", "processed");
+    let ended = |entries: &[Value]| of_kind(entries, "text").contains(&"It is done.");
+    let after = eventually("the transcript goes on", || Some(transcript(&setup, &[])).filter(|found| ended(found)));
+    assert_dense(&after);
+    assert_eq!(after[..before.len()], before);
+    let lives: Vec<u64> = after.iter().map(|entry| entry["incarnation"].as_u64().unwrap()).collect();
+    assert!(lives.is_sorted() && lives.last() == Some(&2), "{lives:?}");
     setup.shut_down(backend);
 }

@@ -2,12 +2,13 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process,
     time::Duration,
 };
 
+use nix::unistd::geteuid;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream, unix::pid_t},
@@ -36,6 +37,8 @@ const GUESTS_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Desk {
     path: PathBuf,
+    /// The device and the inode of the socket, which a later runner of the member may have replaced.
+    identity: (u64, u64),
     guests: mpsc::Receiver<Guest>,
     _listening: AbortOnDropHandle<()>,
 }
@@ -54,15 +57,20 @@ impl Desk {
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
         let parent = path.parent().unwrap_or(Path::new("/"));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        let found = fs::symlink_metadata(parent)?;
+        if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+            return Err(io::Error::other(format!("{} must be a directory for this user only", parent.display())));
+        }
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let identity = identity_of(&path)?;
         let (sender, guests) = mpsc::channel(GUESTS_MAX);
         let listening = AbortOnDropHandle::new(tokio::spawn(listen(listener, sender)));
-        Ok(Self { path, guests, _listening: listening })
+        Ok(Self { path, identity, guests, _listening: listening })
     }
 
     /// Waits for the next one who wants the session. Cancel-safe.
@@ -73,9 +81,15 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        // It may be gone already, or belong to a later runner of the member, which is about to replace it.
-        _ = fs::remove_file(&self.path);
+        if identity_of(&self.path).is_ok_and(|found| found == self.identity) {
+            _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 async fn listen(listener: UnixListener, sender: mpsc::Sender<Guest>) {

@@ -50,8 +50,12 @@ pub struct Start {
 /// The variable that marks the processes of a person who has the session. Its value is random.
 pub(crate) const MARK_VARIABLE: &str = "TEAMWIRE_ATTACHED";
 
+/// How many characters the name of a socket has before its suffix.
+const NAME_CHARS: usize = 32;
+
 /// Returns the socket of a member's runner. `root`: the directory of all such sockets. `team_id`: the team's id.
 pub fn socket(root: &Path, team_id: &str, member: &str) -> PathBuf {
-    let team: String = team_id.chars().take(8).collect();
-    root.join(format!("{team}-{}.sock", member.to_ascii_lowercase()))
+    // A socket's path is short, and neither a team's id nor a name is.
+    let name = blake3::hash(format!("{team_id}/{}", member.to_ascii_lowercase()).as_bytes()).to_hex();
+    root.join(format!("{}.sock", &name[..NAME_CHARS]))
 }

@@ -35,10 +35,18 @@ impl Incarnation<'_> {
         self.reporter.waiting.send_if_modified(|waiting| waiting.push(line.into()));
     }
 
-    /// Reports what the program has used since this life began. Never waits. Replaces an earlier report that has not
-    /// been sent.
-    pub(crate) fn usage(&self, usage: v1::Usage) {
-        self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(usage));
+    /// Records that another process of the program begins in this life, which counts from zero.
+    pub(crate) fn begin_process(&mut self) {
+        self.used_earlier = sum(self.used_earlier, std::mem::take(&mut self.used));
+    }
+
+    /// Reports what the current process of the program has used. Never waits. Replaces an earlier report that has not
+    /// been sent. Returns what the program has used since this life began.
+    pub(crate) fn usage(&mut self, usage: v1::Usage) -> v1::Usage {
+        self.used = usage;
+        let in_life = sum(self.used_earlier, usage);
+        self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(in_life));
+        in_life
     }
 
     /// Reports a turn that has ended. Never waits. Replaces an earlier report that has not been sent.
@@ -51,7 +59,7 @@ impl Incarnation<'_> {
     }
 
     /// Returns the budgets that bind the member, as the coordinator answers them.
-    pub(crate) fn budgets(&self) -> watch::Receiver<BudgetNews> {
+    pub(crate) fn budgets(&self) -> watch::Receiver<Option<BudgetNews>> {
         self.reporter.budgets.subscribe()
     }
 
@@ -78,6 +86,16 @@ impl Incarnation<'_> {
     pub(crate) fn failed_turns(&self, count: u32, error: &str) {
         let failed = v1::FailedTurns { count, error: error.to_owned(), since: None };
         self.reporter.waiting.send_modify(|waiting| waiting.failed_turns = Some(failed));
+    }
+}
+
+fn sum(one: v1::Usage, other: v1::Usage) -> v1::Usage {
+    v1::Usage {
+        turns: one.turns.saturating_add(other.turns),
+        input_tokens: one.input_tokens.saturating_add(other.input_tokens),
+        cached_input_tokens: one.cached_input_tokens.saturating_add(other.cached_input_tokens),
+        output_tokens: one.output_tokens.saturating_add(other.output_tokens),
+        cost_usd_micros: one.cost_usd_micros.saturating_add(other.cost_usd_micros),
     }
 }
 
@@ -156,7 +174,7 @@ impl ProgramState {
 #[derive(Debug)]
 pub(super) struct ActivityReporter {
     waiting: Arc<watch::Sender<UnreportedActivity>>,
-    budgets: Arc<watch::Sender<BudgetNews>>,
+    budgets: Arc<watch::Sender<Option<BudgetNews>>>,
     sending: Background<()>,
 }
 
@@ -165,7 +183,7 @@ impl ActivityReporter {
     pub(super) fn new(client: Client) -> Self {
         let waiting = UnreportedActivity { asks_for_budgets: true, ..UnreportedActivity::default() };
         let waiting = Arc::new(watch::Sender::new(waiting));
-        let budgets = Arc::new(watch::Sender::new(BudgetNews::default()));
+        let budgets = Arc::new(watch::Sender::new(None));
         let sending = start(run(client.with_retry(Retry::none()), Arc::clone(&waiting), Arc::clone(&budgets)));
         Self { waiting, budgets, sending }
     }
@@ -279,7 +297,11 @@ impl Report {
 }
 
 /// Reports what waits, until everything is reported and nothing will be added.
-async fn run(client: Client, waiting: Arc<watch::Sender<UnreportedActivity>>, budgets: Arc<watch::Sender<BudgetNews>>) {
+async fn run(
+    client: Client,
+    waiting: Arc<watch::Sender<UnreportedActivity>>,
+    budgets: Arc<watch::Sender<Option<BudgetNews>>>,
+) {
     let mut reported = v1::Usage::default();
     let mut changes = waiting.subscribe();
     loop {
@@ -295,7 +317,7 @@ async fn run(client: Client, waiting: Arc<watch::Sender<UnreportedActivity>>, bu
         if let Some(report) = report {
             reported = report.usage.unwrap_or(reported);
             if let Some(reply) = send(&client, &report).await {
-                budgets.send_replace(BudgetNews { budgets: reply.budgets, reported });
+                budgets.send_replace(Some(BudgetNews { budgets: reply.budgets, reported }));
             }
         }
         // The last reports follow each other at once.

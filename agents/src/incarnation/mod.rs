@@ -114,6 +114,10 @@ pub(crate) struct Incarnation<'a> {
     reporter: ActivityReporter,
     /// How many turns of the program have ended.
     turns: u64,
+    /// What the current process of the program has used.
+    used: v1::Usage,
+    /// What the processes before it have used in this life.
+    used_earlier: v1::Usage,
     transcript: Option<Arc<Transcript>>,
     /// Answers to those who read the transcript.
     answers: JoinSet<()>,
@@ -180,6 +184,8 @@ impl<'a> Incarnation<'a> {
             responder: Responder::new(client.clone()),
             reporter: ActivityReporter::new(client.clone()),
             turns: 0,
+            used: v1::Usage::default(),
+            used_earlier: v1::Usage::default(),
             transcript: transcript::open(config, &joined),
             answers: JoinSet::new(),
             client,

@@ -51,7 +51,7 @@ pub(crate) fn descends_from(pid: i32, ancestor: i32) -> bool {
 }
 
 /// Ends the processes with a variable in their environment: with SIGTERM, and with SIGKILL what is left after `grace`.
-/// Returns once they are gone.
+/// Returns once they are gone, or at the latest when they have been killed for another `grace`.
 pub(crate) async fn end_marked(name: &str, value: &str, grace: Duration) {
     let marked = || -> Vec<ProcessEntry> {
         all().into_iter().filter(|entry| !entry.is_zombie && has_variable(entry.pid, name, value)).collect()
@@ -60,7 +60,7 @@ pub(crate) async fn end_marked(name: &str, value: &str, grace: Duration) {
     let mut told: HashSet<i32> = HashSet::new();
     loop {
         let live = marked();
-        if live.is_empty() {
+        if live.is_empty() || Instant::now() >= kill_at + grace {
             return;
         }
         for entry in live {

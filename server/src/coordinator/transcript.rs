@@ -29,13 +29,38 @@ const WAIT: Wait = Method::ReadTranscript.wait().expect("a call that waits");
 /// How long a runner may take to answer, besides waiting for an entry.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
+/// A query in the store. Dropping it takes it out, if the call has not done so: its caller may be gone.
+struct Asked {
+    coordinator: Arc<Coordinator>,
+    namespace: Namespace,
+    member: Name,
+    id: String,
+    is_taken: bool,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if self.is_taken {
+            return;
+        }
+        let (coordinator, namespace) = (Arc::clone(&self.coordinator), self.namespace.clone());
+        let (member, id) = (self.member.clone(), self.id.clone());
+        tokio::spawn(async move {
+            let taken = coordinator.decide(&namespace, &[], |tx| transcript::take(tx, &member, &id, true)).await;
+            if let Err(error) = taken {
+                tracing::debug!(%error, "a query of a transcript stays in the store until the next one");
+            }
+        });
+    }
+}
+
 /// How often a waiting call reads without a notification, in case one was lost.
 const POLL: Duration = Duration::from_secs(2);
 
 impl Coordinator {
     /// See `TeamService.ReadTranscript`.
     pub async fn read_transcript(
-        &self,
+        self: &Arc<Self>,
         who: &CallerCredentials,
         request: &v1::ReadTranscriptRequest,
     ) -> Result<v1::ReadTranscriptResponse, Refusal> {
@@ -58,11 +83,19 @@ impl Coordinator {
         let mut watch = self.notifier.watch_activity(&namespace, &member);
         let keys = [team_key(), member_key::<TranscriptQueriesRecord>(&member)];
         self.decide(&namespace, &keys, |tx| transcript::ask(tx, &member, &query)).await?;
+        let mut asked = Asked {
+            coordinator: Arc::clone(self),
+            namespace: namespace.clone(),
+            member: member.clone(),
+            id: query.id.clone(),
+            is_taken: false,
+        };
         loop {
             watch.mark_unchanged();
             let gives_up = Instant::now() >= deadline;
             let keys = [member_key::<TranscriptQueriesRecord>(&member)];
             let taken = self.decide(&namespace, &keys, |tx| transcript::take(tx, &member, &query.id, gives_up)).await?;
+            asked.is_taken = gives_up || taken.value.is_some();
             match taken.value {
                 Some(answer) => return transcript::page(answer),
                 None if gives_up => return Err(transcript::no_answer(&member)),

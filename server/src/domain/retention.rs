@@ -19,7 +19,7 @@ use super::{
     records::{
         ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, LastTurnRecord, Life,
         ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord,
-        TeamRecord, TranscriptQueriesRecord, UnprocessedRecord, receipt_id,
+        TeamRecord, UnprocessedRecord, receipt_id,
     },
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
     task::{
@@ -27,6 +27,7 @@ use super::{
         record_id,
     },
     time::{milliseconds, ms},
+    transcript,
     tx::{RuleError, Tx},
 };
 
@@ -145,7 +146,7 @@ pub fn remove_member(
     tx.delete::<UnprocessedRecord>(id);
     tx.delete::<ActivityRecord>(id);
     tx.delete::<LastTurnRecord>(id);
-    tx.delete::<TranscriptQueriesRecord>(id);
+    transcript::forget(tx, name)?;
     tx.delete::<HostRecord>(id);
     tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());

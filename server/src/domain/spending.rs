@@ -73,17 +73,19 @@ pub fn spend(tx: &mut Tx<'_>, member: &ActivityRecord, used: Used) -> Result<Vec
     Ok(own.into_iter().chain(of_team).collect())
 }
 
-/// Raises the budgets of a member and its team that are used up. `by`: by how much; empty: each by itself once more.
+/// Raises the budgets of a member and its team that are used up. `by`: by how much; empty: each by itself, as often as it
+/// takes.
 pub fn raise(tx: &mut Tx<'_>, name: &Name, by: Option<v1::Budget>) -> Result<(), RuleError> {
     let by = by.map(Bound::from).and_then(Bound::some);
     let member = activity(tx, name)?;
     if let Some(budget) = member.budget.filter(|budget| budget.is_spent(member.total())) {
-        let record = ActivityRecord { budget: Some(budget.raised(by.unwrap_or(budget))), ..member };
+        let raised = by.map_or_else(|| budget.above(member.total()), |by| budget.raised(by));
+        let record = ActivityRecord { budget: Some(raised), ..member };
         tx.put(name.folded(), &record);
     }
     let of_team = tx.read::<TeamSpendingRecord>("")?.filter(|record| record.budget.is_spent(record.used));
     if let Some(record) = of_team {
-        let budget = record.budget.raised(by.unwrap_or(record.budget));
+        let budget = by.map_or_else(|| record.budget.above(record.used), |by| record.budget.raised(by));
         tx.put("", &TeamSpendingRecord { budget, ..*record });
     }
     Ok(())

@@ -113,6 +113,16 @@ pub fn take(tx: &mut Tx<'_>, name: &Name, query_id: &str, gives_up: bool) -> Res
     Ok(Some(PageRecord::clone(&answer)))
 }
 
+/// Forgets the calls that read the transcript of a member, which is removed.
+pub fn forget(tx: &mut Tx<'_>, name: &Name) -> Result<(), RuleError> {
+    let Some(record) = tx.read::<TranscriptQueriesRecord>(name.folded())? else { return Ok(()) };
+    for query in &record.queries {
+        tx.delete::<PageRecord>(&query.id);
+    }
+    tx.delete::<TranscriptQueriesRecord>(name.folded());
+    Ok(())
+}
+
 /// Returns the page that a runner has sent.
 pub fn page(answer: PageRecord) -> Result<v1::ReadTranscriptResponse, Refusal> {
     match answer.refusal.as_str() {

@@ -1,6 +1,8 @@
 //! While a person has the session: the program is gone, messages wait, and the member stays.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::timeout;
 
 use super::Agent;
 use crate::{
@@ -9,6 +11,9 @@ use crate::{
     exit::Why,
     incarnation::{Incarnation, IncarnationEvent, ProgramState},
 };
+
+/// How long a holder may take to leave when another one takes over.
+const LEAVE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Opens the desk of a member. `None`, with a warning, if no one can attach to it.
 pub(super) fn open(incarnation: &Incarnation<'_>) -> Option<Desk> {
@@ -50,7 +55,7 @@ impl Agent {
             return;
         }
         self.guest = Some(guest);
-        if self.prompts.is_in_turn() {
+        if self.is_working() {
             self.interrupt();
         }
     }
@@ -75,7 +80,8 @@ pub(super) async fn hold(
         tokio::select! {
             biased;
             news = incarnation.next() => if let IncarnationEvent::End(why) = news {
-                guest.tell(&Answer::Over(format!("The member's life has ended: {why:?}."))).await;
+                guest.tell(&Answer::Over("The member's life has ended.".to_owned())).await;
+                guest.end_program().await;
                 break Some(why);
             },
             () = guest.gone() => {
@@ -89,8 +95,9 @@ pub(super) async fn hold(
                     continue;
                 }
                 guest.tell(&Answer::Over(format!("{} has taken over.", other.hello.holder))).await;
-                // The other program must be gone before this one starts, or both write to one session.
-                guest.gone().await;
+                // The other program must be gone before this one starts, or both write to one session. Its terminal may be
+                // suspended, so that it does not end by itself.
+                _ = timeout(LEAVE_DEADLINE, guest.gone()).await;
                 guest.end_program().await;
                 guest = other;
                 guest.hand_over(start).await;

@@ -35,10 +35,15 @@ impl Interrupts {
 impl Agent {
     /// Has the program end its turn if a message waits that asks for it.
     pub(super) fn interrupt_if_asked(&mut self, incarnation: &Incarnation<'_>) {
-        if !self.interrupts.is_pending && self.prompts.is_in_turn() && incarnation.is_interrupted() {
+        if !self.interrupts.is_pending && self.is_working() && incarnation.is_interrupted() {
             self.interrupt();
             incarnation.tell(RunnerEvent::Interrupted);
         }
+    }
+
+    /// Returns whether the program is in a turn that can be ended.
+    pub(super) fn is_working(&self) -> bool {
+        self.prompts.is_in_turn() && !self.is_turn_over
     }
 
     /// Has the program end its turn.

@@ -127,6 +127,7 @@ async fn run_session(
     rest: Rest,
     desk: &mut Option<Desk>,
 ) -> Ended {
+    incarnation.begin_process();
     let mut setup = setup(incarnation, welcome);
     // Codex calls the tools over its own protocol.
     let is_over_mcp = setup.mcp.is_some() && protocol != AgentProtocol::Codex;
@@ -177,6 +178,7 @@ async fn run_session(
         interrupts: Interrupts::default(),
         spending: Spending::new(incarnation.budgets()),
         loops: Loops::default(),
+        is_turn_over: false,
         guest: None,
         refusals,
         state: AgentState::default(),
@@ -244,6 +246,8 @@ struct Agent {
     interrupts: Interrupts,
     spending: Spending,
     loops: Loops,
+    /// The turn has ended, although the program may not have said so of each prompt.
+    is_turn_over: bool,
     /// Who is about to take over the session.
     guest: Option<Guest>,
     refusals: Refusals,
@@ -270,12 +274,13 @@ impl Agent {
             }
             let takes_prompts = self.is_ready
                 && !self.interrupts.is_pending()
-                && !self.spending.is_paused()
+                && !self.spending.keeps_prompts()
                 && self.guest.is_none()
                 && self.input.accepts_line()
                 && self.protocol.accepts_prompt();
             if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
                 self.turns.begin();
+                self.is_turn_over = false;
                 incarnation.record(Entry {
                     kind: TranscriptKind::Prompt,
                     text: prompt.text.clone(),
@@ -305,7 +310,7 @@ impl Agent {
                     incarnation.tell(RunnerEvent::ShutdownReminded { request_id });
                 }
                 guest = attaching::guest(desk) => self.admit(guest, incarnation),
-                () = self.spending.changed() => self.settle_spending(incarnation),
+                has_news = self.spending.changed() => self.settle_spending(has_news, incarnation),
                 unread = self.unsent.next() => self.settle_unsent(unread, incarnation),
                 () = due(&self.loading) => self.look_for_tools(incarnation),
                 () = sleep_until(ready_by), if !is_ready => {
@@ -365,8 +370,14 @@ impl Agent {
             self.look_for_loop(&entry, incarnation);
             incarnation.record(entry);
         }
+        let mut has_used = false;
         while let Some(event) = self.out.events.pop_front() {
+            has_used |= matches!(event, Event::Usage(_));
             self.act(event, incarnation);
+        }
+        if has_used {
+            // Not before the turn may have ended with the same line.
+            self.settle_spending(false, incarnation);
         }
         for line in self.out.lines.drain(..) {
             self.input.reply(&line);
@@ -395,17 +406,19 @@ impl Agent {
                     incarnation.keep_program_session();
                 }
             }
-            Event::Taken(id) => self.interrupts.taken(id),
+            Event::Taken(id) => {
+                self.interrupts.taken(id);
+                self.is_turn_over = false;
+            }
             Event::TurnEnded(end) => {
+                self.is_turn_over = true;
                 self.unsent.wrote(&end.final_text);
                 incarnation.turn_ended(self.turns.end(&end));
             }
             Event::Usage(usage) => {
                 self.turns.used(usage);
                 incarnation.carried.session.usage = self.used_before.plus(usage).into();
-                incarnation.usage(usage.into());
-                self.spending.used(usage.into());
-                self.settle_spending(incarnation);
+                self.spending.used(incarnation.usage(usage.into()));
             }
             Event::ToolCalled { key, tool, input } => {
                 if let Some(tools) = &mut self.tools {

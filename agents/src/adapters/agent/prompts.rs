@@ -78,6 +78,8 @@ pub(super) struct Prompts {
     waiting: VecDeque<Item>,
     /// How many of those that wait come from prompts that failed.
     failed: usize,
+    /// How many of those that wait come from prompts that the program had not taken.
+    put_back: usize,
     /// `true` if a turn has failed, so waiting messages are handed over one by one, and a bad message does not hold up
     /// those before it.
     is_retrying: bool,
@@ -107,6 +109,7 @@ impl Prompts {
             is_welcome_needed: true,
             waiting: rest.waiting,
             failed: 0,
+            put_back: 0,
             is_retrying: false,
             failing: v1::WorkFailure::default(),
             attempts: 0,
@@ -158,7 +161,7 @@ impl Prompts {
         for note in mem::take(&mut self.notes) {
             text = format!("{text}\n\n{note}");
         }
-        self.failed = 0;
+        (self.failed, self.put_back) = (0, 0);
         if mem::take(&mut self.is_welcome_needed) {
             text = format!("{}\n\n{text}", self.welcome);
         }
@@ -227,8 +230,10 @@ impl Prompts {
     pub(super) fn put_back(&mut self, id: PromptId) {
         // The program may have lost the welcome.
         self.is_welcome_needed |= id == 1;
-        for item in self.in_hand.remove(&id).into_iter().flatten().rev() {
-            self.waiting.push_front(item);
+        // Prompts come back in the order of their numbers.
+        for item in self.in_hand.remove(&id).into_iter().flatten() {
+            self.waiting.insert(self.put_back, item);
+            self.put_back += 1;
         }
     }
 

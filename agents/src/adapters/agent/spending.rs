@@ -34,6 +34,9 @@ const WARNING_PERCENT: u64 = 80;
 /// How often a paused member asks for its budgets: the lead may have raised them without an answer.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How long prompts wait for the first news of the budgets.
+const NEWS_DEADLINE: Duration = Duration::from_secs(5);
+
 /// What the agent reads when it goes on.
 const RESUMED: &str =
     "Your budget was used up, so your last turn was ended. The lead has raised the budget. Go on where you were.";
@@ -41,7 +44,9 @@ const RESUMED: &str =
 /// The budgets of the member and its team.
 #[derive(Debug)]
 pub(super) struct Spending {
-    news: watch::Receiver<BudgetNews>,
+    news: watch::Receiver<Option<BudgetNews>>,
+    /// Until when prompts wait for the first news: a budget may be used up already.
+    known_by: Instant,
     /// What the program has used in this life.
     used: v1::Usage,
     /// The budgets of which the lead was warned.
@@ -54,12 +59,17 @@ pub(super) struct Spending {
 struct Paused {
     /// Whether a turn was ended for it.
     has_ended_turn: bool,
+    /// The lead has approved, and the budgets of after that are not known yet.
+    is_approved: bool,
     check_at: Instant,
 }
 
 impl Spending {
-    pub(super) fn new(news: watch::Receiver<BudgetNews>) -> Self {
-        Self { news, used: v1::Usage::default(), warned: Vec::new(), paused: None }
+    pub(super) fn new(mut news: watch::Receiver<Option<BudgetNews>>) -> Self {
+        // They may have come before.
+        news.mark_changed();
+        let known_by = Instant::now() + NEWS_DEADLINE;
+        Self { news, known_by, used: v1::Usage::default(), warned: Vec::new(), paused: None }
     }
 
     /// Returns whether the program gets no prompt, because a budget is used up.
@@ -67,24 +77,38 @@ impl Spending {
         self.paused.is_some()
     }
 
+    /// Returns whether the program gets no prompt: a budget is used up, or may be.
+    pub(super) fn keeps_prompts(&self) -> bool {
+        self.is_paused() || self.waits_for_news()
+    }
+
+    fn waits_for_news(&self) -> bool {
+        self.news.borrow().is_none() && Instant::now() < self.known_by
+    }
+
     /// Records what the program has used in this life.
     pub(super) fn used(&mut self, used: v1::Usage) {
         self.used = used;
     }
 
-    /// Waits until there are news of the budgets, or it is time to ask for them. Cancel-safe.
-    pub(super) async fn changed(&mut self) {
-        let check_at = self.paused.as_ref().map_or_else(Instant::now, |paused| paused.check_at);
+    /// Waits until there are news of the budgets, or it is time to ask for them. Returns whether there are news.
+    /// Cancel-safe.
+    pub(super) async fn changed(&mut self) -> bool {
+        let wake_at = match &self.paused {
+            Some(paused) => Some(paused.check_at),
+            None => Some(self.known_by).filter(|_| self.waits_for_news()),
+        };
         tokio::select! {
             // The sender lives as long as the incarnation.
-            _ = self.news.changed() => {}
-            () = sleep_until(check_at), if self.paused.is_some() => {}
+            _ = self.news.changed() => true,
+            () = sleep_until(wake_at.unwrap_or(self.known_by)), if wake_at.is_some() => false,
         }
     }
 
     /// Returns the budgets with what was used of them by now.
     fn current(&self) -> Vec<v1::BudgetUse> {
         let news = self.news.borrow();
+        let Some(news) = &*news else { return Vec::new() };
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let cost = since(self.used.cost_usd_micros, news.reported.cost_usd_micros);
         let tokens = since(tokens(&self.used), tokens(&news.reported));
@@ -109,39 +133,57 @@ impl Spending {
 }
 
 impl Agent {
-    /// Pauses the member if a budget is used up, and resumes it if none is any longer.
-    pub(super) fn settle_spending(&mut self, incarnation: &mut Incarnation<'_>) {
+    /// Pauses the member if a budget is used up, and resumes it if none is any longer. `has_news`: the coordinator has
+    /// just said what is used.
+    pub(super) fn settle_spending(&mut self, has_news: bool, incarnation: &mut Incarnation<'_>) {
         let budgets = self.spending.current();
         for budget in self.spending.warnings(&budgets) {
             let text = format!("{} used of {}.", used(&budget), word::budget(&budget));
             self.prompts.note(format!("Your budget: {text} Bring your work to a state that you can leave."));
             tokio::spawn(warn_lead(incarnation.client(), text));
         }
+        let is_working = self.is_working();
         match (budgets.iter().find(|budget| percent(budget) >= 100), &mut self.spending.paused) {
-            (Some(spent), None) => self.pause(spent, incarnation),
+            (Some(spent), None) => self.pause(spent, is_working, incarnation),
             (None, Some(_)) => self.resume(incarnation),
-            (Some(_), Some(paused)) if paused.check_at <= Instant::now() => {
-                paused.check_at = Instant::now() + CHECK_INTERVAL;
-                incarnation.ask_for_budgets();
+            (Some(spent), Some(paused)) => {
+                // What was approved did not suffice.
+                let asks_again = has_news && std::mem::take(&mut paused.is_approved);
+                paused.has_ended_turn |= is_working;
+                if paused.check_at <= Instant::now() {
+                    paused.check_at = Instant::now() + CHECK_INTERVAL;
+                    incarnation.ask_for_budgets();
+                }
+                if is_working {
+                    // It has begun another turn with prompts that it had.
+                    self.interrupt();
+                }
+                if asks_again {
+                    self.ask_for_more(spent, incarnation);
+                }
             }
-            _ => {}
+            (None, None) => {}
         }
     }
 
-    fn pause(&mut self, spent: &v1::BudgetUse, incarnation: &mut Incarnation<'_>) {
+    fn pause(&mut self, spent: &v1::BudgetUse, has_ended_turn: bool, incarnation: &mut Incarnation<'_>) {
         let text = format!("paused: {} used of {}", used(spent), word::budget(spent));
-        let has_ended_turn = self.prompts.is_in_turn();
-        self.spending.paused = Some(Paused { has_ended_turn, check_at: Instant::now() + CHECK_INTERVAL });
+        let check_at = Instant::now() + CHECK_INTERVAL;
+        self.spending.paused = Some(Paused { has_ended_turn, is_approved: false, check_at });
         if has_ended_turn {
             self.interrupt();
         }
         self.state.set_defect(&text);
         incarnation.set_resting(true);
-        incarnation.tell(RunnerEvent::Paused { why: text.clone() });
+        incarnation.tell(RunnerEvent::Paused { why: text });
+        self.ask_for_more(spent, incarnation);
+    }
+
+    fn ask_for_more(&mut self, spent: &v1::BudgetUse, incarnation: &mut Incarnation<'_>) {
         let summary = format!("{} used up: {}", word::budget(spent), used(spent));
         let detail = format!(
-            "The member is paused, and its messages wait. If you approve, each budget that is used up is raised by its own amount once \
-             more, or by what `teamwire approve REQUEST_ID --add AMOUNT` says. If you reject, it stays paused until you raise the \
+            "The member is paused, and its messages wait. If you approve, each budget that is used up is raised by its own amount, \
+             as often as it takes, or by what `teamwire approve REQUEST_ID --add AMOUNT` says. If you reject, it stays paused until you raise the \
              budget with `teamwire budget`. Used up: {}.",
             word::budget(spent)
         );
@@ -164,7 +206,10 @@ impl Agent {
     pub(super) fn more_decided(&mut self, decision: &Decision, incarnation: &Incarnation<'_>) {
         match decision {
             // The coordinator has raised the budget.
-            Decision::Allow => incarnation.ask_for_budgets(),
+            Decision::Allow => {
+                self.spending.paused.iter_mut().for_each(|paused| paused.is_approved = true);
+                incarnation.ask_for_budgets();
+            }
             Decision::Deny(why) => {
                 incarnation.tell(RunnerEvent::AgentWarning { detail: format!("It stays paused: {why}") })
             }
@@ -217,7 +262,8 @@ mod tests {
         let budget = |cost_usd_micros, tokens| Some(v1::Budget { cost_usd_micros, tokens });
         let usage = |input_tokens, output_tokens| v1::Usage { input_tokens, output_tokens, ..v1::Usage::default() };
         let of_member = v1::BudgetUse { budget: budget(0, 10_000), tokens: 7_000, ..v1::BudgetUse::default() };
-        let (sender, news) = watch::channel(BudgetNews { budgets: vec![of_member], reported: usage(2_000, 1_000) });
+        let (sender, news) =
+            watch::channel(Some(BudgetNews { budgets: vec![of_member], reported: usage(2_000, 1_000) }));
         let mut spending = Spending::new(news);
         spending.used(usage(2_000, 1_500));
         let current = spending.current();
@@ -234,7 +280,7 @@ mod tests {
         );
         let of_team =
             v1::BudgetUse { of_team: true, budget: budget(1_000_000, 0), cost_usd_micros: 1_020_000, ..of_member };
-        sender.send_replace(BudgetNews { budgets: vec![of_team], reported: usage(3_000, 1_500) });
+        sender.send_replace(Some(BudgetNews { budgets: vec![of_team], reported: usage(3_000, 1_500) }));
         let current = spending.current();
         assert_eq!((percent(&current[0]), used(&current[0])), (102, "1.02 USD".to_owned()));
         assert_eq!(word::budget(&current[0]), "the team's budget of 1 USD");

@@ -213,6 +213,18 @@ impl Bound {
         }
     }
 
+    /// Returns the bound raised by itself until it is not used up.
+    pub fn above(self, used: Used) -> Self {
+        let above = |bound: u64, used: u64| match used.checked_div(bound) {
+            Some(times @ 1..) => bound.saturating_mul(times.saturating_add(1)),
+            _ => bound,
+        };
+        Self {
+            cost_usd_micros: above(self.cost_usd_micros, used.cost_usd_micros),
+            tokens: above(self.tokens, used.tokens()),
+        }
+    }
+
     /// Returns whether it is used up.
     pub fn is_spent(self, used: Used) -> bool {
         (self.cost_usd_micros > 0 && used.cost_usd_micros >= self.cost_usd_micros)

@@ -55,6 +55,8 @@ pub(super) struct Codex {
     is_turn_running: bool,
     /// The turn that began last.
     begun_turn: String,
+    /// Whether the next turn that begins is to be interrupted.
+    interrupts_next: bool,
     /// The tools of the turn that run, by the ids of their items.
     running_tools: HashSet<String>,
     /// The turn that ended last.
@@ -105,6 +107,7 @@ impl Codex {
             thread: None,
             is_turn_running: false,
             begun_turn: String::new(),
+            interrupts_next: false,
             running_tools: HashSet::new(),
             ended_turn: String::new(),
             prompts: BTreeMap::new(),
@@ -238,6 +241,9 @@ impl Codex {
             "turn/started" => {
                 self.is_turn_running = true;
                 text(&params["turn"], "id").clone_into(&mut self.begun_turn);
+                if mem::take(&mut self.interrupts_next) {
+                    self.interrupt(out);
+                }
             }
             "turn/completed" => self.turn_completed(&params["turn"], out),
             "thread/tokenUsage/updated" => {
@@ -420,6 +426,11 @@ impl Protocol for Codex {
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {
+        // Codex names a turn only once it has begun.
+        self.interrupts_next = !self.is_turn_running;
+        if self.interrupts_next {
+            return;
+        }
         let params = json!({ "threadId": self.thread, "turnId": self.begun_turn });
         self.ask(Asked::Other("Codex did not end its turn"), "turn/interrupt", &params, out);
     }
