@@ -50,7 +50,7 @@ pub(super) struct Approve {
     #[arg(long, requires = "always")]
     everyone: bool,
     /// For a request for more budget: by how much to raise it, such as "5 USD" or "200k tokens" [default: by
-    /// itself, as often as it takes]
+    /// its own amount, until it suffices]
     #[arg(long, requires = "request_id", value_name = "AMOUNT", value_parser = amount, conflicts_with = "always")]
     add: Option<v1::Budget>,
     /// Do not ask for confirmation at a terminal

@@ -73,8 +73,8 @@ pub fn spend(tx: &mut Tx<'_>, member: &ActivityRecord, used: Used) -> Result<Vec
     Ok(own.into_iter().chain(of_team).collect())
 }
 
-/// Raises the budgets of a member and its team that are used up. `by`: by how much; empty: each by itself, as often as it
-/// takes.
+/// Raises the budgets of a member and its team that are used up. `by`: by how much; empty: each by its own amount, until it
+/// suffices.
 pub fn raise(tx: &mut Tx<'_>, name: &Name, by: Option<v1::Budget>) -> Result<(), RuleError> {
     let by = by.map(Bound::from).and_then(Bound::some);
     let member = activity(tx, name)?;

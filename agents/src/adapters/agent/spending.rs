@@ -182,8 +182,8 @@ impl Agent {
     fn ask_for_more(&mut self, spent: &v1::BudgetUse, incarnation: &mut Incarnation<'_>) {
         let summary = format!("{} used up: {}", word::budget(spent), used(spent));
         let detail = format!(
-            "The member is paused, and its messages wait. If you approve, each budget that is used up is raised by its own amount, \
-             as often as it takes, or by what `teamwire approve REQUEST_ID --add AMOUNT` says. If you reject, it stays paused until you raise the \
+            "The member is paused, and its messages wait. If you approve, each budget that is used up is raised by its own amount \
+             until it suffices, or by what `teamwire approve REQUEST_ID --add AMOUNT` says. If you reject, it stays paused until you raise the \
              budget with `teamwire budget`. Used up: {}.",
             word::budget(spent)
         );

@@ -1162,7 +1162,7 @@ type PermissionResponse struct {
 	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Optional. If the lead or the operator approves a request for the tool `budget`, by how much each budget of the member and the
-	// team is raised that is used up. Absent: each by itself, as often as it takes. Ignored otherwise.
+	// team is raised that is used up. Absent: each by its own amount, until it suffices. Ignored otherwise.
 	AddBudget     *Budget `protobuf:"bytes,4,opt,name=add_budget,json=addBudget,proto3" json:"add_budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -680,7 +680,7 @@ class PermissionResponse(google.protobuf.message.Message):
     @property
     def add_budget(self) -> teamwire.v1.activity_pb2.Budget:
         """Optional. If the lead or the operator approves a request for the tool `budget`, by how much each budget of the member and the
-        team is raised that is used up. Absent: each by itself, as often as it takes. Ignored otherwise.
+        team is raised that is used up. Absent: each by its own amount, until it suffices. Ignored otherwise.
         """
 
     def __init__(

@@ -367,7 +367,7 @@ export type PermissionResponse = Message$1<"teamwire.v1.PermissionResponse"> & {
 
   /**
    * Optional. If the lead or the operator approves a request for the tool `budget`, by how much each budget of the member and the
-   * team is raised that is used up. Absent: each by itself, as often as it takes. Ignored otherwise.
+   * team is raised that is used up. Absent: each by its own amount, until it suffices. Ignored otherwise.
    *
    * @generated from field: teamwire.v1.Budget add_budget = 4;
    */
