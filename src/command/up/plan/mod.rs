@@ -262,7 +262,7 @@ impl<'f> Plan<'f> {
         let whose = whose(member);
         match there {
             None => self.steps.push(Step::SetBudget(member, wanted)),
-            Some(there) if there == wanted => self.kept.push(format!("budget of {whose}")),
+            Some(there) if there == wanted => self.kept.push(format!("a budget of {whose}")),
             Some(there) => self.compare(&format!("The budget of {whose}"), &text(there), &text(wanted)),
         }
     }

@@ -338,7 +338,7 @@ fn a_budget_is_set_once_and_one_that_was_raised_stays() {
     assert_eq!(first.steps.iter().filter(|step| set(step)).count(), 2);
     first.steps.iter().for_each(|step| apply(&file, step, &mut state));
     let second = plan(&file, &state);
-    assert!(second.steps.is_empty() && second.kept.contains(&"budget of reviewer".to_owned()), "{second:?}");
+    assert!(second.steps.is_empty() && second.kept.contains(&"a budget of reviewer".to_owned()), "{second:?}");
     let State::Team(found) = &mut state else { unreachable!() };
     let reviewer = found.members.iter_mut().find(|there| there.name == "reviewer").unwrap();
     reviewer.budget = Some(v1::Budget { tokens: 300_000, ..v1::Budget::default() });
