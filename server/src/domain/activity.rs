@@ -107,6 +107,7 @@ pub fn last_turn(
     request: &v1::GetLastTurnRequest,
 ) -> Result<v1::GetLastTurnResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
+    caller.may_read_texts()?;
     let name = team.resolve(&request.member, "member")?.name.clone();
     caller.may_read_texts_of(&name)?;
     let turn = tx.read::<LastTurnRecord>(name.folded())?.map(|record| record.show());

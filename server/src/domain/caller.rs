@@ -86,16 +86,20 @@ impl Principal {
         !matches!(self, Self::Member { lead: false, .. })
     }
 
+    /// Refuses observers, whichever member's texts they ask for.
+    pub fn may_read_texts(&self) -> Result<(), Refusal> {
+        if !matches!(self, Self::Observer) {
+            return Ok(());
+        }
+        let text = "An observer's credential does not show what agents write. Use the lead's or the operator's.";
+        Err(Refusal::new(Reason::NotPermitted, text))
+    }
+
     /// Refuses everyone but the lead, the operator and the member itself: teammates must not read what each other's agents
     /// write.
     pub fn may_read_texts_of(&self, member: &Name) -> Result<(), Refusal> {
         match self {
             Self::Member { name, .. } if name == member => Ok(()),
-            Self::Observer => {
-                let text =
-                    "An observer's credential does not show what agents write. Use the lead's or the operator's.";
-                Err(Refusal::new(Reason::NotPermitted, text))
-            }
             _ => self.lead_only(&format!("read what {member} wrote")).map(drop),
         }
     }

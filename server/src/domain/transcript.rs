@@ -35,6 +35,7 @@ pub fn subject(
     request: &v1::ReadTranscriptRequest,
 ) -> Result<Name, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
+    caller.may_read_texts()?;
     let member = team.resolve(&request.member, "member")?;
     let name = &member.name;
     caller.may_read_texts_of(name)?;
