@@ -355,6 +355,17 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
         ("TeamService/Leave", Who::Bob, Vec::new()),
         ("TeamService/Heartbeat", Who::Bob, Vec::new()),
         ("TeamService/ReportActivity", Who::Bob, Vec::new()),
+        ("TeamService/AnswerTranscriptQuery", Who::Bob, Vec::new()),
+        (
+            "TeamService/SetBudget",
+            Who::Lead,
+            v1::SetBudgetRequest {
+                member: text("bob"),
+                budget: Some(v1::Budget { tokens: 1, ..Default::default() }),
+                ..Default::default()
+            }
+            .encode_to_vec(),
+        ),
         (
             "TeamService/ForceStop",
             Who::Lead,
