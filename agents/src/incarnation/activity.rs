@@ -181,8 +181,7 @@ pub(super) struct ActivityReporter {
 impl ActivityReporter {
     /// Creates a reporter that calls with `client`.
     pub(super) fn new(client: Client) -> Self {
-        let waiting = UnreportedActivity { asks_for_budgets: true, ..UnreportedActivity::default() };
-        let waiting = Arc::new(watch::Sender::new(waiting));
+        let waiting = Arc::new(watch::Sender::new(UnreportedActivity::default()));
         let budgets = Arc::new(watch::Sender::new(None));
         let sending = start(run(client.with_retry(Retry::none()), Arc::clone(&waiting), Arc::clone(&budgets)));
         Self { waiting, budgets, sending }

@@ -112,9 +112,7 @@ async fn a_report_costs_one_commit_and_leaves_the_history_alone() {
         let request = v1::ReportActivityRequest { usage, idempotency_key: n.to_string(), ..lines(["x"]) };
         let (reported, trips) = counted(t.coordinator.report_activity(&ann.who, &request)).await;
         reported.unwrap();
-        // The first one also reads whether there is a record.
-        let others = usize::from(n == 0);
-        assert_eq!(trips, 3 + others, "the extent, the commit, and the leases, which this test's clock reads with it");
+        assert_eq!(trips, 4, "the extent, a budget, the commit, and the leases, which this test's clock reads with it");
     }
     assert_eq!(t.history().await.len(), before);
 }

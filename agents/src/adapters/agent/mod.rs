@@ -128,6 +128,7 @@ async fn run_session(
     desk: &mut Option<Desk>,
 ) -> Ended {
     incarnation.begin_process();
+    incarnation.ask_for_budgets();
     let mut setup = setup(incarnation, welcome);
     // Codex calls the tools over its own protocol.
     let is_over_mcp = setup.mcp.is_some() && protocol != AgentProtocol::Codex;
