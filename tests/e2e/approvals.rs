@@ -118,7 +118,7 @@ fn a_key_that_was_typed_too_early_or_pasted_answers_nothing(world: World) {
     // An arrow, a paste, and a key that means nothing.
     for keys in ["\u{1b}[A", "approve", "aa", "A", "x", "é"] {
         terminal.presses(keys);
-        // Each must be read for itself.
+        // The walk reads each separately, and shows nothing for it, so there is no event to await.
         thread::sleep(Duration::from_millis(500));
     }
     terminal.presses("r");
@@ -147,6 +147,7 @@ fn the_terminal_is_as_before_however_the_walk_ends(world: World) {
     terminal.shows(ASKS);
     // Ctrl+C, and before it Ctrl+Z, which does nothing.
     terminal.presses("\u{1a}");
+    // The walk shows nothing for it, so there is no event to await.
     thread::sleep(Duration::from_millis(500));
     terminal.presses("\u{3}");
     assert_eq!(terminal.ends().0, Some(130));

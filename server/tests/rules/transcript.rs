@@ -43,6 +43,7 @@ async fn asked(t: &Team, number: usize) -> Vec<TranscriptQuery> {
         if found.len() == number {
             return found;
         }
+        // A query in the store makes no event that a test can await.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
