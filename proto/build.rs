@@ -43,6 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .btree_map(".teamwire.v1.SpawnRequest")
         .btree_map(".teamwire.v1.SpawnTerms")
         .btree_map(".teamwire.v1.HostOffer")
+        // Runners keep it in their files.
+        .type_attribute(".teamwire.v1.Usage", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
         .extern_path(".teamwire.v1.Reason", "crate::Reason")
         .skip_debug(codegen::redact::secret_messages(&pool).iter().map(|message| format!(".{}", message.full_name())))
         .compile_fds(compiler.file_descriptor_set())?;

@@ -32,6 +32,7 @@ pub mod reason;
 pub mod refusal;
 mod shorthand;
 pub mod trace_parent;
+mod usage;
 pub mod visible;
 pub mod word;
 

@@ -115,7 +115,6 @@ impl Budget {
 /// Returns a member's budget and what it has used. `None` if it has none.
 fn use_of(member: &v1::Member) -> Option<v1::BudgetUse> {
     let used = member.total_usage.unwrap_or_default();
-    let tokens = used.input_tokens.saturating_add(used.output_tokens);
-    let cost_usd_micros = used.cost_usd_micros;
+    let (cost_usd_micros, tokens) = (used.cost_usd_micros, used.tokens());
     Some(v1::BudgetUse { of_team: false, budget: Some(member.budget?), cost_usd_micros, tokens })
 }

@@ -55,14 +55,7 @@ fn lasted(turn: &v1::TurnEnded) -> Option<Duration> {
 
 /// Returns what all members have used together, in all of their lives. `None` if nothing was reported.
 pub(crate) fn usage_of_all(members: &[v1::Member]) -> Option<v1::Usage> {
-    let each = members.iter().filter_map(|member| member.total_usage);
-    each.reduce(|sum, usage| v1::Usage {
-        turns: sum.turns.saturating_add(usage.turns),
-        input_tokens: sum.input_tokens.saturating_add(usage.input_tokens),
-        cached_input_tokens: sum.cached_input_tokens.saturating_add(usage.cached_input_tokens),
-        output_tokens: sum.output_tokens.saturating_add(usage.output_tokens),
-        cost_usd_micros: sum.cost_usd_micros.saturating_add(usage.cost_usd_micros),
-    })
+    members.iter().filter_map(|member| member.total_usage).reduce(v1::Usage::plus)
 }
 
 /// Returns what was used, in words.

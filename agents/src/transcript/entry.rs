@@ -41,17 +41,7 @@ pub(super) struct Line {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     failed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<UsageLine>,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct UsageLine {
-    turns: u64,
-    input_tokens: u64,
-    cached_input_tokens: u64,
-    output_tokens: u64,
-    cost_usd_micros: u64,
+    usage: Option<v1::Usage>,
 }
 
 /// What the names of all kinds begin with.
@@ -61,13 +51,6 @@ impl Line {
     /// Makes the line of an entry that happens now.
     pub(super) fn new(sequence: u64, entry: Entry) -> Self {
         let kind = entry.kind.as_str_name();
-        let usage = entry.usage.map(|usage| UsageLine {
-            turns: usage.turns,
-            input_tokens: usage.input_tokens,
-            cached_input_tokens: usage.cached_input_tokens,
-            output_tokens: usage.output_tokens,
-            cost_usd_micros: usage.cost_usd_micros,
-        });
         Self {
             sequence,
             at: Timestamp::now(),
@@ -78,7 +61,7 @@ impl Line {
             tool: entry.tool,
             call_id: entry.call_id,
             failed: entry.failed,
-            usage,
+            usage: entry.usage,
         }
     }
 
@@ -95,13 +78,7 @@ impl Line {
             tool: self.tool,
             call_id: self.call_id,
             failed: self.failed,
-            usage: self.usage.map(|usage| v1::Usage {
-                turns: usage.turns,
-                input_tokens: usage.input_tokens,
-                cached_input_tokens: usage.cached_input_tokens,
-                output_tokens: usage.output_tokens,
-                cost_usd_micros: usage.cost_usd_micros,
-            }),
+            usage: self.usage,
         }
     }
 }

@@ -111,7 +111,7 @@ impl Spending {
         let Some(news) = &*news else { return Vec::new() };
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let cost = since(self.used.cost_usd_micros, news.reported.cost_usd_micros);
-        let tokens = since(tokens(&self.used), tokens(&news.reported));
+        let tokens = since(self.used.tokens(), news.reported.tokens());
         let current = |budget: &v1::BudgetUse| v1::BudgetUse {
             cost_usd_micros: budget.cost_usd_micros + cost,
             tokens: budget.tokens + tokens,
@@ -233,10 +233,6 @@ async fn warn_lead(client: Client, text: String) {
     if let Err(error) = client.send(warning).await {
         tracing::debug!(%error, "the lead was not warned of a budget");
     }
-}
-
-fn tokens(usage: &v1::Usage) -> u64 {
-    usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
 /// Returns how many percent of a budget are used: the larger of cost and tokens.
