@@ -1,7 +1,7 @@
 //! `teamwire down`: ends a team, and the processes that `teamwire up` started for it.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -21,7 +21,7 @@ use super::{
     confirm::Confirm,
     history::export::export,
     host::leftovers,
-    shown,
+    shown, transcript,
     up::{
         FILE,
         background::STOP_GRACE,
@@ -80,7 +80,7 @@ pub(super) struct Down {
     /// Keep the team and its coordinator
     #[arg(long)]
     keep_team: bool,
-    /// Do not write the history to a file before the team is deleted
+    /// Write no history to a file before the team is deleted, and delete its transcripts on this machine
     #[arg(long)]
     no_archive: bool,
     #[command(flatten)]
@@ -163,6 +163,7 @@ impl Down {
         let record = records.team(&team.name)?;
         let is_ours = record.is_some_and(|record| record.created || record.creating.is_some());
         let archive = (!self.no_archive).then(|| archive(context, team)).transpose()?;
+        let team_id = team.id.as_str();
         if !self.keep_team {
             let what = what_ends(caller, team, archive.as_deref()).await?;
             let keep = " To keep it, add --keep-team.";
@@ -204,6 +205,9 @@ impl Down {
             report.line("history", team, Outcome::Kept, &text);
         }
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.to_owned() }).await?;
+        if self.no_archive {
+            delete_transcripts(context, team_id)?;
+        }
         context.remove_identities(&caller.address, team, None)?;
         forget(context, records, team)?;
         report.line("team", team, Outcome::Done, &format!("Deleted team {team} and all its data."));
@@ -297,6 +301,17 @@ fn archive(context: &ContextArgs, team: &v1::Team) -> Result<PathBuf, Failure> {
     // The end of the id is random. Its beginning is the time, and the same for teams of one minute.
     let id = &team.id[team.id.len().saturating_sub(ID_CHARS)..];
     Ok(context.state_dir()?.join("archive").join(format!("{}-{id}.jsonl", team.name.to_ascii_lowercase())))
+}
+
+/// Deletes what the runners of a team have kept on this machine.
+fn delete_transcripts(context: &ContextArgs, team_id: &str) -> Result<(), Failure> {
+    let directory = context.state_dir()?.join(transcript::DIRECTORY).join(team_id);
+    match fs::remove_dir_all(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::local(&format!("Cannot delete {}", directory.display()), error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Says what will be deleted with a team.

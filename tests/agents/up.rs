@@ -48,6 +48,7 @@ fn one_command_starts_a_team_that_answers_and_another_removes_all_of_it(setup: S
     let down = machine.type_in(&project, "teamwire down").output().succeeds();
     assert!(down.stdout.contains("backend exited: approved its shutdown"), "{}", down.stdout);
     machine.assert_nothing_is_left();
+    assert_eq!(fs::read_dir(machine.state().join("transcripts")).unwrap().count(), 1, "it stays for 30 days");
     let left: Vec<_> = fs::read_dir(&project).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["team.toml"]);
 }

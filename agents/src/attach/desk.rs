@@ -55,17 +55,11 @@ pub(crate) struct Guest {
 impl Desk {
     /// Begins to listen. A socket that an earlier runner has left is replaced.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        let parent = path.parent().unwrap_or(Path::new("/"));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-        let found = fs::symlink_metadata(parent)?;
-        if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
-            return Err(io::Error::other(format!("{} must be a directory for this user only", parent.display())));
-        }
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
+        let listener = match bind(&path) {
+            // Another member's runner has just removed the empty directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => bind(&path)?,
+            bound => bound?,
+        };
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         let identity = identity_of(&path)?;
         let (sender, guests) = mpsc::channel(GUESTS_MAX);
@@ -83,8 +77,25 @@ impl Drop for Desk {
     fn drop(&mut self) {
         if identity_of(&self.path).is_ok_and(|found| found == self.identity) {
             _ = fs::remove_file(&self.path);
+            // The directory stays as long as another member has a socket there.
+            _ = self.path.parent().map(fs::remove_dir);
         }
     }
+}
+
+/// Creates the socket, in a directory that is only for this user.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    let found = fs::symlink_metadata(parent)?;
+    if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+        return Err(io::Error::other(format!("{} must be a directory for this user only", parent.display())));
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    UnixListener::bind(path)
 }
 
 fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
