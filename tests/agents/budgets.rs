@@ -23,11 +23,6 @@ fn trouble(setup: &Setup) -> String {
     setup.world.member(BACKEND)["program"]["trouble"].as_str().unwrap_or_default().to_owned()
 }
 
-fn tokens(setup: &Setup) -> u64 {
-    let usage = &setup.world.member(BACKEND)["total_usage"];
-    usage["input_tokens"].as_u64().unwrap_or_default() + usage["output_tokens"].as_u64().unwrap_or_default()
-}
-
 fn budget(setup: &Setup, options: &[&str]) {
     setup.world.cli(LEAD, &[&["budget", BACKEND], options].concat()).succeeds();
 }
@@ -45,13 +40,12 @@ fn a_member_stops_at_its_budget_and_goes_on_when_it_is_raised(setup: Setup) {
     budget(&setup, &["--set", "5 tokens"]);
     let request = use_up(&setup);
     eventually("it is paused", || trouble(&setup).starts_with("paused: ").then_some(()));
-    let used = tokens(&setup);
     let calls = setup.model.requests().len();
     setup.send("and the docs");
     let summary = asked(&setup)[0]["summary"].as_str().unwrap().to_owned();
     assert!(summary.starts_with("the budget of 5 tokens used up: "), "{summary}");
     assert!(setup.world.cli(LEAD, &["budget"]).succeeds().stdout.contains("5 tokens"));
-    assert_eq!((setup.model.requests().len(), tokens(&setup)), (calls, used), "the program went on");
+    assert_eq!(setup.model.requests().len(), calls, "the program went on");
     assert_eq!(setup.receipt("and the docs"), "delivered");
     setup.world.cli(LEAD, &["approve", &request, "--add", "1M tokens"]).succeeds();
     setup.await_receipt("and the docs", "processed");

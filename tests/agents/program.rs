@@ -60,7 +60,7 @@ const PROGRAMS: [Program; 4] = [
         // It says that it has no sessions for the project.
         resumes: false,
         reports_compaction: false,
-        reports_running_calls: false,
+        reports_running_calls: true,
         compacts_refused_sessions: false,
         ends_with_its_input: false,
         shell: ("run_shell_command", "command"),

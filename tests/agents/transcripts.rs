@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use teamwire_scripted_model::Rule;
+use teamwire_scripted_model::{Rule, TOKENS};
 
 use crate::{
     setup::{BACKEND, Setup},
@@ -27,6 +27,12 @@ fn transcript(setup: &Setup, options: &[&str]) -> Vec<Value> {
 fn of_kind<'t>(entries: &'t [Value], kind: &str) -> Vec<&'t str> {
     let of_kind = entries.iter().filter(|entry| entry["kind"] == kind);
     of_kind.map(|entry| entry["text"].as_str().unwrap_or_default()).collect()
+}
+
+/// Waits until the transcript has a call of a tool. A program may say so only after the tool has begun.
+fn await_call(setup: &Setup, input: &str) -> Vec<Value> {
+    let has_call = |entries: &Vec<Value>| of_kind(entries, "tool_call").iter().any(|text| text.contains(input));
+    eventually("the tool call is there", || Some(transcript(setup, &[])).filter(has_call))
 }
 
 #[track_caller]
@@ -54,9 +60,8 @@ fn the_lead_reads_what_an_agent_was_given_wrote_and_did(setup: Setup) {
     let backend = setup.backend(&["--permissions", "allow"]);
     setup.send("Review the API.");
     setup.await_file("running");
-    let during = transcript(&setup, &[]);
+    let during = await_call(&setup, "printf");
     assert!(of_kind(&during, "prompt").iter().any(|text| text.contains("Review the API.")), "{during:#?}");
-    assert!(of_kind(&during, "tool_call").iter().any(|text| text.contains("printf")), "{during:#?}");
     setup.create("go");
     setup.await_receipt("Review the API.", "processed");
     let entries = transcript(&setup, &[]);
@@ -88,14 +93,27 @@ fn the_lead_reads_what_an_agent_was_given_wrote_and_did(setup: Setup) {
     assert!(left.contains("All is well.") && left.contains("process ended"), "{left}");
 }
 
+/// Waits until the lead sees as many tokens as the model's replies have reported, neither more nor fewer. One reply came
+/// just before a kill, and only Claude Code says what a reply has used before its tools have ended.
+fn await_every_token(setup: &Setup) {
+    let replies = setup.model.requests().iter().filter(|request| !request.tools.is_empty()).count();
+    let untold = usize::from(setup.program.name != "claude");
+    let counted = (replies - untold) as u64;
+    let expected = (counted * TOKENS.0, counted * TOKENS.1);
+    eventually(&format!("{expected:?} tokens are counted, of {replies} replies"), || {
+        let usage = &setup.world.member(BACKEND)["total_usage"];
+        let seen = (usage["input_tokens"].as_u64()?, usage["output_tokens"].as_u64()?);
+        (seen == expected).then_some(())
+    });
+}
+
 fn a_transcript_has_no_gap_after_kills_in_mid_turn(mut setup: Setup) {
     setup.model.add(Rule::when("delivered before(?s:.*)do it").says("It is done."));
     setup.on_shell("do it", "touch running; until [ -e go ]; do sleep 0.05; done");
     let backend = setup.backend(&["--permissions", "allow", "--restart", "on-failure"]);
     setup.send("do it");
     setup.await_file("running");
-    let before = transcript(&setup, &[]);
-    assert!(of_kind(&before, "tool_call").iter().any(|text| text.contains("touch running")), "{before:#?}");
+    let before = await_call(&setup, "touch running");
     setup.world.coordinator.kill();
     setup.world.coordinator.restart();
     signal(backend.program(), Signal::SIGKILL);
@@ -104,6 +122,7 @@ fn a_transcript_has_no_gap_after_kills_in_mid_turn(mut setup: Setup) {
     let after = eventually("the transcript goes on", || Some(transcript(&setup, &[])).filter(|found| ended(found)));
     assert_dense(&after);
     assert_eq!(after[..before.len()], before);
+    await_every_token(&setup);
     assert!(of_kind(&after, "runner").iter().any(|text| text.contains("ended by signal 9")), "{after:#?}");
     setup.shut_down(backend);
 }
@@ -125,6 +144,7 @@ fn a_transcript_outlives_its_runner(setup: Setup) {
     let after = eventually("the transcript goes on", || Some(transcript(&setup, &[])).filter(|found| ended(found)));
     assert_dense(&after);
     assert_eq!(after[..before.len()], before);
+    await_every_token(&setup);
     let lives: Vec<u64> = after.iter().map(|entry| entry["incarnation"].as_u64().unwrap()).collect();
     assert!(lives.is_sorted() && lives.last() == Some(&2), "{lives:?}");
     setup.shut_down(backend);

@@ -37,16 +37,30 @@ impl Incarnation<'_> {
 
     /// Records that another process of the program begins in this life, which counts from zero.
     pub(crate) fn begin_process(&mut self) {
-        self.used_earlier = sum(self.used_earlier, std::mem::take(&mut self.used));
+        self.used_earlier = self.used_earlier.plus(mem::take(&mut self.used));
     }
 
     /// Reports what the current process of the program has used. Never waits. Replaces an earlier report that has not
     /// been sent. Returns what the program has used since this life began.
     pub(crate) fn usage(&mut self, usage: v1::Usage) -> v1::Usage {
         self.used = usage;
-        let in_life = sum(self.used_earlier, usage);
+        let in_life = self.used_earlier.plus(usage);
         self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(in_life));
         in_life
+    }
+
+    /// Reports what the life before this one has used, and could not report any more. Never waits.
+    pub(super) fn report_left_usage(&mut self, left: v1::Usage) {
+        self.used_earlier = left;
+        if left != v1::Usage::default() {
+            self.usage(v1::Usage::default());
+        }
+    }
+
+    /// Returns what the member has used in all of its lives, as far as this runner knows.
+    pub(super) fn total_usage(&self) -> v1::Usage {
+        let before = self.joined.member.as_ref().and_then(|member| member.total_usage).unwrap_or_default();
+        before.plus(self.used_earlier).plus(self.used)
     }
 
     /// Reports a turn that has ended. Never waits. Replaces an earlier report that has not been sent.
@@ -86,16 +100,6 @@ impl Incarnation<'_> {
     pub(crate) fn failed_turns(&self, count: u32, error: &str) {
         let failed = v1::FailedTurns { count, error: error.to_owned(), since: None };
         self.reporter.waiting.send_modify(|waiting| waiting.failed_turns = Some(failed));
-    }
-}
-
-fn sum(one: v1::Usage, other: v1::Usage) -> v1::Usage {
-    v1::Usage {
-        turns: one.turns.saturating_add(other.turns),
-        input_tokens: one.input_tokens.saturating_add(other.input_tokens),
-        cached_input_tokens: one.cached_input_tokens.saturating_add(other.cached_input_tokens),
-        output_tokens: one.output_tokens.saturating_add(other.output_tokens),
-        cost_usd_micros: one.cost_usd_micros.saturating_add(other.cost_usd_micros),
     }
 }
 

@@ -172,7 +172,7 @@ impl<'a> Incarnation<'a> {
             },
             options.clone(),
         );
-        Self {
+        let mut begun = Self {
             config,
             stop,
             hurry,
@@ -202,7 +202,9 @@ impl<'a> Incarnation<'a> {
             is_within_long: false,
             failure_report: None,
             _heartbeat: background::start(heartbeat),
-        }
+        };
+        begun.take_over_usage();
+        begun
     }
 
     /// Records that the program is ready to work, so that the session opens. That approves the order that the member

@@ -28,18 +28,7 @@ pub(crate) struct ProgramSession {
     #[serde(default)]
     pub(crate) kills: u32,
     /// What the session has used, over all processes of the program.
-    #[serde(with = "UsageFields")]
     pub(crate) usage: v1::Usage,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "v1::Usage")]
-struct UsageFields {
-    turns: u64,
-    input_tokens: u64,
-    cached_input_tokens: u64,
-    output_tokens: u64,
-    cost_usd_micros: u64,
 }
 
 /// The file of a member.
@@ -52,10 +41,12 @@ struct Kept {
     /// The first prompt.
     prompt: String,
     session: ProgramSession,
+    /// What the member has used in all of its lives. The coordinator may not know all of it yet.
+    total_usage: v1::Usage,
 }
 
 impl Kept {
-    fn new(config: &RunnerConfig, joined: &v1::JoinResponse, session: ProgramSession) -> Self {
+    fn new(config: &RunnerConfig, joined: &v1::JoinResponse, session: ProgramSession, total_usage: v1::Usage) -> Self {
         Self {
             address: config.address.clone(),
             incarnation: joined.member.as_ref().map_or(0, |member| member.incarnation),
@@ -63,7 +54,16 @@ impl Kept {
             directory: config.working_directory(),
             prompt: config.agent.prompt.clone(),
             session,
+            total_usage,
         }
+    }
+
+    /// Returns what the member has used, and the coordinator did not know when the member joined again. Zero if another
+    /// runner came between: this one does not know what that has used.
+    fn unreported(&self, joined: &v1::JoinResponse) -> v1::Usage {
+        let member = joined.member.as_ref().filter(|member| member.incarnation == self.incarnation + 1);
+        let known = |member: &v1::Member| member.total_usage.unwrap_or_default();
+        member.map(|member| self.total_usage.since(known(member))).unwrap_or_default()
     }
 
     /// Returns the session that a later incarnation resumes. `None` if it belongs to another member, or to another
@@ -86,7 +86,8 @@ impl ProgramSession {
             return Self::default();
         }
         let kept = path(config, joined).and_then(|path| read(&path));
-        kept.and_then(|kept| kept.session_for(&Kept::new(config, joined, Self::default()))).unwrap_or_default()
+        let later = Kept::new(config, joined, Self::default(), v1::Usage::default());
+        kept.and_then(|kept| kept.session_for(&later)).unwrap_or_default()
     }
 
     /// Removes what a later runner of the member would resume.
@@ -103,10 +104,19 @@ impl ProgramSession {
 }
 
 impl Incarnation<'_> {
+    /// Reports what the runner of the life before has left unreported.
+    pub(super) fn take_over_usage(&mut self) {
+        let kept = path(self.config, &self.joined).and_then(|path| read(&path));
+        let kept = kept.filter(|kept| kept.address == self.config.address);
+        if let Some(kept) = kept {
+            self.report_left_usage(kept.unreported(&self.joined));
+        }
+    }
+
     /// Keeps the program's session for a later runner of the member.
     pub(crate) fn keep_program_session(&self) {
         let Some(path) = path(self.config, &self.joined) else { return };
-        let kept = Kept::new(self.config, &self.joined, self.carried.session.clone());
+        let kept = Kept::new(self.config, &self.joined, self.carried.session.clone(), self.total_usage());
         // A runner that another one has replaced must not bring its session back.
         let is_replaced =
             read(&path).is_some_and(|other| other.address == kept.address && other.incarnation > kept.incarnation);
@@ -152,6 +162,7 @@ mod tests {
                 directory: "/work".into(),
                 prompt: "begin".to_owned(),
                 session: session.clone(),
+                total_usage: v1::Usage::default(),
             };
             change(&mut kept);
             kept
@@ -164,5 +175,26 @@ mod tests {
         assert_eq!(resumed(kept(3, |later| later.directory = "/other".into())), None);
         let prompted = resumed(kept(3, |later| later.prompt = "another".to_owned())).expect("resumed");
         assert!(!prompted.is_begun, "a new prompt is handed over");
+    }
+    #[test]
+    fn a_later_life_reports_what_its_coordinator_does_not_know() {
+        let used = |input_tokens| v1::Usage { input_tokens, ..v1::Usage::default() };
+        let joined = |incarnation, known| v1::JoinResponse {
+            member: Some(v1::Member { incarnation, total_usage: known, ..v1::Member::default() }),
+            ..v1::JoinResponse::default()
+        };
+        let kept = Kept {
+            address: String::new(),
+            incarnation: 2,
+            command: Vec::new(),
+            directory: PathBuf::new(),
+            prompt: String::new(),
+            session: ProgramSession::default(),
+            total_usage: used(30),
+        };
+        assert_eq!(kept.unreported(&joined(3, None)), used(30));
+        assert_eq!(kept.unreported(&joined(3, Some(used(10)))), used(20));
+        assert_eq!(kept.unreported(&joined(3, Some(used(30)))), used(0));
+        assert_eq!(kept.unreported(&joined(4, Some(used(10)))), used(0), "another life came between");
     }
 }

@@ -420,6 +420,8 @@ impl Agent {
                 self.turns.used(usage);
                 incarnation.carried.session.usage = self.used_before.plus(usage).into();
                 self.spending.used(incarnation.usage(usage.into()));
+                // A successor counts from here.
+                incarnation.keep_program_session();
             }
             Event::ToolCalled { key, tool, input } => {
                 if let Some(tools) = &mut self.tools {
@@ -465,6 +467,7 @@ impl Agent {
             Event::WishWithdrawn { key } => self.permission_requests.withdraw(&key),
             Event::Compacted => self.prompts.repeat_welcome(),
             Event::StartedOver => {
+                self.used_before = Usage::default();
                 if mem::take(&mut incarnation.carried.session.is_begun) {
                     self.prompts.begin_with(&incarnation.config.agent.prompt);
                 }

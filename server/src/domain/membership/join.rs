@@ -23,7 +23,9 @@ use crate::{
         notices,
         query::{show_new_member, show_team},
         quota::Spender,
-        records::{EndCause, Exit, JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
+        records::{
+            ActivityRecord, EndCause, Exit, JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord,
+        },
         request, session,
         task::give_back,
         time::ms,
@@ -122,9 +124,11 @@ pub fn join(
         }
         None => {}
     }
+    // A runner reports what the one before it has used and could not report any more.
+    let total_usage = tx.read::<ActivityRecord>(name.folded())?.and_then(|activity| activity.total().show());
     let reply = v1::JoinResponse {
         team: Some(show_team(&team)),
-        member: Some(show_new_member(&team, &member, tx.ctx)),
+        member: Some(v1::Member { total_usage, ..show_new_member(&team, &member, tx.ctx) }),
         credential: String::new(),
     };
     call.record_reply(tx, &reply);

@@ -55,9 +55,11 @@ pub(super) struct Claude {
     counted_before: Option<Usage>,
     /// What was reported at the end of the last turn.
     reported: Usage,
-    /// What each reply of the model in this turn has used, by the reply's id: its parts come one by one, with the same
-    /// usage.
+    /// What each reply of the model in this turn has used, by the reply's id. Its parts come one by one, with what was
+    /// known when it began.
     replies: HashMap<String, Usage>,
+    /// The reply that is coming, for the agent and for each subagent, by the tool call that has started it.
+    coming: HashMap<String, String>,
     /// Why the last turn failed. Empty if it did not.
     last_error: String,
     /// What the model wrote since its last tool call.
@@ -76,6 +78,7 @@ impl Claude {
             counted_before: None,
             reported: Usage::default(),
             replies: HashMap::new(),
+            coming: HashMap::new(),
             last_error: String::new(),
             last_text: String::new(),
         }
@@ -173,7 +176,8 @@ impl Claude {
     }
 
     fn assistant(&mut self, line: &Value, out: &mut Outbox) {
-        self.count_reply(&line["message"], out);
+        let message = &line["message"];
+        self.count_reply(text(message, "id").to_owned(), &message["usage"], out);
         // The lines of subagents are not the member's own.
         if !line["parent_tool_use_id"].is_null() {
             return;
@@ -201,9 +205,27 @@ impl Claude {
         }
     }
 
+    /// Handles a part of a reply as the model's provider sends it. Only these say how much the model has written, before
+    /// the turn ends.
+    fn stream_event(&mut self, line: &Value, out: &mut Outbox) {
+        let (by, event) = (text(line, "parent_tool_use_id"), &line["event"]);
+        match text(event, "type") {
+            "message_start" => {
+                let message = &event["message"];
+                self.coming.insert(by.to_owned(), text(message, "id").to_owned());
+                self.count_reply(text(message, "id").to_owned(), &message["usage"], out);
+            }
+            "message_delta" => {
+                let id = self.coming.get(by).cloned().unwrap_or_default();
+                self.count_reply(id, &event["usage"], out);
+            }
+            _ => {}
+        }
+    }
+
     /// Reports what the turn has used so far. The cost follows when the turn ends.
-    fn count_reply(&mut self, message: &Value, out: &mut Outbox) {
-        let count = |field: &str| message["usage"][field].as_u64().unwrap_or_default();
+    fn count_reply(&mut self, id: String, usage: &Value, out: &mut Outbox) {
+        let count = |field: &str| usage[field].as_u64().unwrap_or_default();
         let cached_tokens = count("cache_read_input_tokens");
         let used = Usage {
             input_tokens: count("input_tokens") + cached_tokens + count("cache_creation_input_tokens"),
@@ -211,7 +233,14 @@ impl Claude {
             output_tokens: count("output_tokens"),
             ..Usage::default()
         };
-        if used == Usage::default() || self.replies.insert(text(message, "id").to_owned(), used) == Some(used) {
+        let known = self.replies.entry(id).or_default();
+        let used = Usage {
+            input_tokens: used.input_tokens.max(known.input_tokens),
+            cached_tokens: used.cached_tokens.max(known.cached_tokens),
+            output_tokens: used.output_tokens.max(known.output_tokens),
+            ..used
+        };
+        if mem::replace(known, used) == used {
             return;
         }
         out.tell(Event::Usage(self.reported.plus(self.used_in_turn())));
@@ -257,6 +286,7 @@ impl Claude {
         self.counted_before = Some(counted_before);
         self.reported = Usage { turns: self.turns, ..in_session.minus(counted_before) };
         self.replies.clear();
+        self.coming.clear();
         out.tell(Event::Usage(self.reported));
         let is_error = line["is_error"] == json!(true);
         let said = text(line, "result");
@@ -322,6 +352,7 @@ impl Protocol for Claude {
             "stream-json",
             "--output-format",
             "stream-json",
+            "--include-partial-messages",
             "--replay-user-messages",
             "--permission-prompt-tool",
             "stdio",
@@ -357,6 +388,7 @@ impl Protocol for Claude {
             "system" => self.system(&line, out),
             "user" => self.user(&line, out),
             "assistant" => self.assistant(&line, out),
+            "stream_event" => self.stream_event(&line, out),
             "result" => self.result(&line, out),
             "control_request" => self.control_request(&line, out),
             "control_cancel_request" => {

@@ -54,8 +54,11 @@ fn usage_is_reported_within_a_turn_and_each_reply_is_counted_once() {
     let used = |input_tokens, cached_tokens, output_tokens| {
         Event::Usage(Usage { input_tokens, cached_tokens, output_tokens, ..Usage::default() })
     };
-    let out = read(&mut claude, [part("a", 1), part("a", 1), part("b", 3)]);
-    assert_eq!(out.events, [used(7, 2, 1), used(14, 4, 4)]);
+    let event = |event: Value| json!({"type": "stream_event", "parent_tool_use_id": null, "event": event});
+    let begun = event(json!({"type": "message_start", "message": part("b", 0)["message"]}));
+    let ended = event(json!({"type": "message_delta", "usage": {"output_tokens": 3}}));
+    let out = read(&mut claude, [part("a", 1), part("a", 1), begun, part("b", 0), ended, part("b", 0)]);
+    assert_eq!(out.events, [used(7, 2, 1), used(14, 4, 1), used(14, 4, 4)]);
     let result = json!({"type": "result", "total_cost_usd": 0.5,
         "modelUsage": {"m": {"inputTokens": 10, "cacheReadInputTokens": 4, "outputTokens": 4}}});
     let ended = Usage { turns: 1, input_tokens: 14, cached_tokens: 4, output_tokens: 4, cost_usd: Some(0.5) };

@@ -101,6 +101,7 @@ impl Codex {
         Self {
             arguments,
             planning: Planning::new(setup.plan_first, is_unconfined),
+            usage: Counter::new(setup.used_before),
             setup,
             next_request: 1,
             asked: HashMap::new(),
@@ -114,7 +115,6 @@ impl Codex {
             permission_requests: HashMap::new(),
             calls: HashMap::new(),
             changes: HashMap::new(),
-            usage: Counter::default(),
             warnings: HashSet::new(),
             last_text: String::new(),
         }
@@ -170,6 +170,7 @@ impl Codex {
             (Asked::Resume, Err(why)) => {
                 out.tell(Event::Warning(format!("Codex could not resume its session, and starts a new one: {why}")));
                 out.tell(Event::StartedOver);
+                self.usage.begin_thread();
                 self.open_thread(None, out);
             }
             (Asked::Turn(id), Err(why)) => self.fail(id, why, out),

@@ -337,16 +337,20 @@ fn a_program_without_a_sandbox_plans_without_one() {
 }
 
 #[test]
-fn usage_counts_this_process_only() {
-    let mut script = Script::started(Setup { resume: Some(THREAD.to_owned()), ..Setup::default() });
+fn usage_counts_what_no_earlier_process_has_counted() {
+    let used_before = Usage { input_tokens: 60, cached_tokens: 30, output_tokens: 1, ..Usage::default() };
+    let mut script = Script::started(Setup { resume: Some(THREAD.to_owned()), used_before, ..Setup::default() });
     script.answer("thread/resume", opened(THREAD, "default", "workspaceWrite"));
     script.notify("thread/tokenUsage/updated", json!({"turnId": "an earlier one", "tokenUsage": report(70, 10)}));
+    let unreported = script.events().pop().expect("usage");
+    let used = Usage { input_tokens: 10, cached_tokens: 5, ..Usage::default() };
+    assert_eq!(unreported, Event::Usage(used), "the process before was killed before it reported it");
     script.hand_over(1, TURN);
     script.taken(1, TURN);
     script.notify("thread/tokenUsage/updated", json!({"turnId": TURN, "tokenUsage": report(90, 20)}));
     script.events();
     script.turn_ended(TURN, "completed", Value::Null);
-    let usage = Usage { turns: 1, input_tokens: 20, cached_tokens: 10, output_tokens: 0, cost_usd: None };
+    let usage = Usage { turns: 1, input_tokens: 30, cached_tokens: 15, output_tokens: 0, cost_usd: None };
     assert_eq!(script.events(), [Event::Usage(usage), Event::ended(""), Event::Processed(1)]);
 
     let mut script = Script::ready(Setup::default());
