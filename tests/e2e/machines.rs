@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     agents,
-    world::{Machine, Network, Runner, World, eventually},
+    world::{Machine, Network, Runner, StartedCommand, World, eventually},
 };
 
 /// How long the network is cut: most of a lease, so that a wrong count would declare a member lost.
@@ -32,22 +32,78 @@ fn a_network_that_is_cut_at_the_coordinator_costs_no_message() {
     a_network_that_is_cut_costs_no_message(&network, coordinators);
 }
 
-fn a_network_that_is_cut_costs_no_message(network: &Network, cut: &Machine) {
-    let [coordinators, teammates] = network.machines();
-    let world = World::embedded();
-    for (identity, machine) in
-        [("host", coordinators), ("counting", coordinators), ("echo", teammates), ("deceived", teammates)]
-    {
+/// Places these identities on machines, and `host`, which serves a coordinator with TLS and leads a team there.
+/// Returns the coordinator, and the certificates.
+fn serve(world: &World, on: &Machine, others: &[(&str, &Machine)]) -> (StartedCommand, Value) {
+    world.place("host", on);
+    for (identity, machine) in others {
         world.place(identity, machine);
     }
-    let made = world.cli("host", &["certs", "--host", coordinators.ip, "--json"]).succeeds().json();
-    let advertised = format!("https://{}:7420", coordinators.ip);
+    let made = world.cli("host", &["certs", "--host", on.ip, "--json"]).succeeds().json();
+    let advertised = format!("https://{}:7420", on.ip);
     let listen = ["serve", "--listen", "0.0.0.0:7420", "--advertise", &advertised];
     let tls = ["--tls-cert", "certs/server.crt", "--tls-key", "certs/server.key"];
     let coordinator = world.spawn("host", &[&listen[..], &tls].concat(), "");
     let address = world.home("host").join("state/address");
     eventually("the coordinator serves", || address.exists().then_some(()));
     world.cli("host", &["team", "create", "acme", "--ca", "certs/ca.crt"]).succeeds();
+    (coordinator, made)
+}
+
+/// The budget of a team covers what its members use on all machines.
+#[test]
+fn a_teams_budget_covers_two_machines() {
+    let Some(network) = Network::of_two() else { return };
+    let [here, there] = network.machines();
+    let world = World::embedded();
+    let (coordinator, _) = serve(&world, here, &[("ann", here), ("bob", there)]);
+    let run =
+        |name: &str| world.run_program(name, &["--join", &invite(&world, name), "--via", "acp"], agents::ACP).ready();
+    let runners = [run("ann"), run("bob")];
+    world.cli("host", &["budget", "--whole-team", "--set", "100 tokens"]).succeeds();
+    let send = |to: &str, text: &str| world.cli("host", &["send", to, text, "--json"]).succeeds().json();
+    let trouble = |name: &str| {
+        let status = world.cli("host", &["status", "--json"]).succeeds().json();
+        let members = status["members"].as_array().unwrap();
+        let member = members.iter().find(|member| member["name"] == name).unwrap();
+        member["program"]["trouble"].as_str().unwrap_or_default().to_owned()
+    };
+    let asked = || {
+        let pending = world.cli("host", &["requests", "--state", "pending", "--json"]).succeeds().lines();
+        pending.into_iter().filter(|request| request["tool"] == "budget").collect::<Vec<_>>()
+    };
+    send("ann", "uses 60");
+    let used = || world.cli("host", &["budget", "--json"]).succeeds().stdout;
+    eventually("60 tokens are counted", || used().contains("60").then_some(()));
+    assert_eq!(trouble("ann"), "");
+    send("bob", "uses 60");
+    eventually("bob is paused", || trouble("bob").starts_with("paused: 120 tokens used of the team's").then_some(()));
+    // Ann's runner learns of it with what ann uses next.
+    send("ann", "uses 1");
+    eventually("ann is paused", || trouble("ann").starts_with("paused: 121 tokens used of the team's").then_some(()));
+    let waiting = send("ann", "and later");
+    let first = eventually("each asks once", || Some(asked()).filter(|asked| asked.len() == 2)).remove(0);
+    world.cli("host", &["approve", first["id"].as_str().unwrap(), "--add", "1k tokens"]).succeeds();
+    eventually("both go on", || (trouble("ann").is_empty() && trouble("bob").is_empty()).then_some(()));
+    let id = waiting["message_id"].as_str().unwrap();
+    eventually("what waited is processed", || {
+        let entries = world.history("host");
+        let entry = entries.iter().find(|entry| entry["message"]["id"] == id)?;
+        (entry["receipts"][0]["state"] == "processed").then_some(())
+    });
+    assert_eq!(asked().len(), 0, "more is not asked for when there is more");
+    for runner in runners {
+        runner.signal(nix::sys::signal::Signal::SIGTERM);
+        runner.exit();
+    }
+    coordinator.interrupt().succeeds();
+}
+
+fn a_network_that_is_cut_costs_no_message(network: &Network, cut: &Machine) {
+    let [coordinators, teammates] = network.machines();
+    let world = World::embedded();
+    let others = [("counting", coordinators), ("echo", teammates), ("deceived", teammates)];
+    let (coordinator, made) = serve(&world, coordinators, &others);
 
     let fingerprint = made["ca"]["fingerprint"].as_str().unwrap();
     let pasted = invite(&world, "echo");
