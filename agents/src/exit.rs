@@ -134,6 +134,8 @@ pub(crate) enum Why {
     Left,
     /// A person takes over the session. The incarnation goes on without a program.
     HandedOver,
+    /// The program did not end its turn when it was interrupted. The incarnation goes on with another process of it.
+    IgnoredInterrupt,
     /// The runner was asked to stop.
     Stopped,
     /// The subscription was ended for good.
@@ -161,7 +163,7 @@ impl Why {
     pub(crate) fn is_reported(&self) -> bool {
         match self {
             Self::Exited | Self::Approved | Self::Left | Self::Stopped | Self::Closed(Closed::MemberStopped) => true,
-            Self::HandedOver | Self::Closed(_) | Self::Refused(_) => false,
+            Self::HandedOver | Self::IgnoredInterrupt | Self::Closed(_) | Self::Refused(_) => false,
         }
     }
 }
@@ -192,7 +194,9 @@ impl End {
             Why::Left => (OK, format!("The member has left: {}.", word::exit(&exit.report()))),
             Why::Exited if exit.detail.is_empty() => (exit.shell_code(), "The program has ended.".to_owned()),
             Why::Exited => (exit.shell_code(), exit.detail),
-            Why::Stopped | Why::HandedOver => (exit.shell_code(), "The runner was asked to stop.".to_owned()),
+            Why::Stopped | Why::HandedOver | Why::IgnoredInterrupt => {
+                (exit.shell_code(), "The runner was asked to stop.".to_owned())
+            }
             Why::Closed(Closed::TeamDeleted) => (OK, "The team was deleted.".to_owned()),
             Why::Closed(Closed::DataLost) => (NOT_PERMITTED, format!("The member is gone: {}.", Closed::DataLost)),
             Why::Closed(closed) => (NOT_PERMITTED, format!("The member is no longer this process: {closed}.")),

@@ -29,7 +29,7 @@ fn of_kind<'t>(entries: &'t [Value], kind: &str) -> Vec<&'t str> {
     of_kind.map(|entry| entry["text"].as_str().unwrap_or_default()).collect()
 }
 
-/// Waits until the transcript has a call of a tool. A program may say so only after the tool has begun.
+/// Waits until the transcript has a tool call. A program may say so only after the tool has begun.
 fn await_call(setup: &Setup, input: &str) -> Vec<Value> {
     let has_call = |entries: &Vec<Value>| of_kind(entries, "tool_call").iter().any(|text| text.contains(input));
     eventually("the tool call is there", || Some(transcript(setup, &[])).filter(has_call))

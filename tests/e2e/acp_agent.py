@@ -1,7 +1,8 @@
 """An agent program that speaks the Agent Client Protocol, without a model.
 
-While there is a file `down` in its directory, every turn fails. It appends each prompt to the file `prompts`. A prompt that mentions Bash makes it ask for permission first, for the
-command in double brackets if there is one. It appends each answer to the file `answers`.
+While there is a file `down` in its directory, every turn fails. It appends each prompt to the file `prompts`. A prompt that
+mentions Bash makes it ask for permission first, for the command in double brackets if there is one. It appends each answer to the
+file `answers`. A prompt that mentions endless work begins a turn that nothing ends. A prompt with `uses N` uses N tokens.
 """
 
 import json
@@ -48,7 +49,12 @@ for line in sys.stdin:
             prompt = json.dumps(request["params"]["prompt"])
             if "Bash" in prompt:
                 ask_for_permission(request["params"]["sessionId"], prompt)
-            answer = {"result": {"stopReason": "end_turn"}}
+            if "endless" in prompt:
+                while sys.stdin.readline():
+                    pass
+            used = re.search(r"uses (\d+)", prompt)
+            usage = {"inputTokens": int(used[1]) if used else 0, "outputTokens": 0, "totalTokens": int(used[1]) if used else 0}
+            answer = {"result": {"stopReason": "end_turn", "usage": usage}}
         case _:
             answer = {"error": {"code": -32601, "message": "not found"}}
     if "id" in request and "method" in request:

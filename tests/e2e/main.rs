@@ -86,6 +86,7 @@ mod hooks;
 mod hosts;
 mod identities;
 mod init;
+mod interrupts;
 mod joins;
 mod kills;
 mod lives;

@@ -41,7 +41,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
     let patience = match why {
         Why::Exited | Why::Stopped => last_calls_by.saturating_duration_since(Instant::now()),
         Why::Approved | Why::Left => LAST_LINES_DEADLINE,
-        Why::HandedOver | Why::Closed(_) | Why::Refused(_) => Duration::ZERO,
+        Why::HandedOver | Why::IgnoredInterrupt | Why::Closed(_) | Why::Refused(_) => Duration::ZERO,
     };
     let hurry = incarnation.hurry.clone();
     let is_heard = matches!(hurry.bound(timeout(patience, conversation.drain(incarnation))).await, Some(Ok(())));

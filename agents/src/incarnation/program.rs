@@ -71,6 +71,7 @@ impl Incarnation<'_> {
             Why::Approved => Some("the shutdown was approved".to_owned()),
             Why::Left => Some("the member has left".to_owned()),
             Why::HandedOver => Some("a person takes over its session".to_owned()),
+            Why::IgnoredInterrupt => Some("it did not end its turn when it was interrupted".to_owned()),
             Why::Stopped => Some("the runner was asked to stop".to_owned()),
             Why::Closed(closed) => Some(closed.to_string()),
             Why::Refused(error) => Some(error.to_string()),

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
 
-use super::Agent;
+use super::{Agent, Ended};
 use crate::{
     attach::{Answer, Desk, Guest, Start, socket},
     event::RunnerEvent,
@@ -58,6 +58,20 @@ impl Agent {
         if self.is_working() {
             self.interrupt();
         }
+    }
+
+    /// Leaves the session to the one who waits for it, or to the next process of the program.
+    pub(super) async fn pass_session_on(mut self, incarnation: &Incarnation<'_>) -> Ended {
+        self.leave_pause_to_successor();
+        self.permission_requests.withdraw_all().await;
+        let Some(guest) = self.guest else {
+            return Ended::Interrupted(self.refusals, self.prompts.into_waiting());
+        };
+        let session_id = incarnation.carried.session.id.clone().unwrap_or_default();
+        let additions = self.protocol.attach(&session_id).unwrap_or_default();
+        self.protocol.prepare_session(&session_id, &incarnation.config.environment);
+        let start = incarnation.at_terminal(additions);
+        Ended::HandedOver(self.refusals, self.prompts.into_waiting(), guest, start)
     }
 
     /// Returns whether one waits for the session, and no turn keeps it.

@@ -1,24 +1,39 @@
 //! Ends the turn of the program, because the lead says so or a budget is used up.
 //!
 //! The lead's message comes next. What the turn took counts as processed, or the agent would begin it again; what
-//! the program had not taken by then is handed over again.
+//! the program had not taken by then is handed over again. A program that does not end its turn is ended itself, and the
+//! next process resumes its session.
 
-use std::{collections::HashSet, mem};
+use std::{collections::HashSet, future::pending, time::Duration};
+
+use tokio::time::{Instant, sleep_until};
 
 use super::{Agent, protocol::PromptId};
 use crate::{event::RunnerEvent, incarnation::Incarnation};
 
+/// How long the program may take to end its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Whether the turn is to end, and what it took.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts {
-    is_pending: bool,
+    /// Until when the program must end its turn. `None` if it was not asked to.
+    end_by: Option<Instant>,
     taken: HashSet<PromptId>,
 }
 
 impl Interrupts {
     /// Returns whether the runner has asked the program to end its turn, and the turn has not ended.
     pub(super) fn is_pending(&self) -> bool {
-        self.is_pending
+        self.end_by.is_some()
+    }
+
+    /// Waits until the program should have ended its turn, and has not. Cancel-safe.
+    pub(super) async fn ignored(&self) {
+        match self.end_by {
+            Some(at) => sleep_until(at).await,
+            None => pending().await,
+        }
     }
 
     /// Records that a prompt has reached the model.
@@ -35,7 +50,7 @@ impl Interrupts {
 impl Agent {
     /// Has the program end its turn if a message waits that asks for it.
     pub(super) fn interrupt_if_asked(&mut self, incarnation: &Incarnation<'_>) {
-        if !self.interrupts.is_pending && self.is_working() && incarnation.is_interrupted() {
+        if !self.interrupts.is_pending() && self.is_working() && incarnation.is_interrupted() {
             self.interrupt();
             incarnation.tell(RunnerEvent::Interrupted);
         }
@@ -48,8 +63,8 @@ impl Agent {
 
     /// Has the program end its turn.
     pub(super) fn interrupt(&mut self) {
-        if !self.interrupts.is_pending {
-            self.interrupts.is_pending = true;
+        if !self.interrupts.is_pending() {
+            self.interrupts.end_by = Some(Instant::now() + PATIENCE);
             self.protocol.interrupt(&mut self.out);
         }
     }
@@ -62,6 +77,13 @@ impl Agent {
         }
         self.prompts.put_back(id);
         self.prompt_ended(id);
+    }
+
+    /// Ends a turn that the program does not end.
+    pub(super) fn give_up_turn(&mut self, incarnation: &mut Incarnation<'_>) {
+        for id in self.prompts.in_hand() {
+            self.interrupted(id, incarnation);
+        }
     }
 
     /// Acknowledges what a prompt held, whose turn has ended.
@@ -82,9 +104,9 @@ impl Agent {
         if self.prompts.is_in_turn() {
             return;
         }
-        match mem::take(&mut self.interrupts.is_pending) {
-            true => self.unsent.forget(),
-            false => self.unsent.turn_ended(),
+        match self.interrupts.end_by.take() {
+            Some(_) => self.unsent.forget(),
+            None => self.unsent.turn_ended(),
         }
     }
 }

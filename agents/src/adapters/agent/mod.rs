@@ -90,6 +90,10 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         match run_session(incarnation, protocol, &welcome, refusals, rest, &mut desk).await {
             Ended::Over(end) => return end,
             Ended::Refused(known, left) => (refusals, rest) = (known, left),
+            Ended::Interrupted(known, left) => {
+                (refusals, rest) = (known, left);
+                continue;
+            }
             Ended::HandedOver(known, left, guest, start) => {
                 (refusals, rest) = (known, left);
                 if let Some(why) = attaching::hold(incarnation, guest, &start, &mut desk).await {
@@ -114,6 +118,8 @@ enum Ended {
     Over(End),
     /// Its session was refused. The refusals so far, and what was not processed.
     Refused(Refusals, Rest),
+    /// It did not end its turn when it was interrupted. The refusals so far, and what waits.
+    Interrupted(Refusals, Rest),
     /// A person takes over its session, and starts this program instead.
     HandedOver(Refusals, Rest, Guest, Start),
 }
@@ -198,16 +204,8 @@ async fn run_session(
     if agent.is_starting_over && !agent.is_broken && !incarnation.stop.is_cancelled() {
         return Ended::Refused(agent.refusals, agent.prompts.into_rest());
     }
-    if let (Why::HandedOver, Some(guest)) = (&why, agent.guest.take()) {
-        let session_id = incarnation.carried.session.id.clone().unwrap_or_default();
-        let additions = agent.protocol.attach(&session_id).unwrap_or_default();
-        agent.protocol.prepare_session(&session_id, &incarnation.config.environment);
-        return Ended::HandedOver(
-            agent.refusals,
-            agent.prompts.into_waiting(),
-            guest,
-            incarnation.at_terminal(additions),
-        );
+    if matches!(why, Why::HandedOver | Why::IgnoredInterrupt) {
+        return agent.pass_session_on(incarnation).await;
     }
     let why = incarnation.settle(why).await;
     Ended::Over(End {
@@ -313,6 +311,10 @@ impl Agent {
                 guest = attaching::guest(desk) => self.admit(guest, incarnation),
                 has_news = self.spending.changed() => self.settle_spending(has_news, incarnation),
                 unread = self.unsent.next() => self.settle_unsent(unread, incarnation),
+                () = self.interrupts.ignored() => {
+                    self.give_up_turn(incarnation);
+                    return Why::IgnoredInterrupt;
+                }
                 () = due(&self.loading) => self.look_for_tools(incarnation),
                 () = sleep_until(ready_by), if !is_ready => {
                     let seconds = READY_DEADLINE.as_secs();

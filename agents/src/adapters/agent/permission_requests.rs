@@ -30,6 +30,9 @@ const WAIT: Duration = Duration::from_secs(3_600);
 /// How long to wait before the next question while no member is left that could answer.
 const ANSWERER_LOST_WAIT: Duration = Duration::from_secs(5);
 
+/// How long it may take to withdraw the requests of a process that is gone.
+const WITHDRAWAL_DEADLINE: Duration = Duration::from_secs(5);
+
 /// How many answers may wait for the loop. A call with a further answer waits until there is room.
 const ANSWERS_MAX: usize = 32;
 
@@ -90,6 +93,15 @@ impl PermissionRequests {
     pub(super) fn withdraw(&mut self, key: &str) {
         if let Some(withdrawn) = self.by_key.remove(key) {
             withdrawn.cancel();
+        }
+    }
+
+    /// Withdraws all requests: the process that waited for them is gone.
+    pub(super) async fn withdraw_all(mut self) {
+        self.by_key.values().for_each(CancellationToken::cancel);
+        let withdrawn = async { while self.asking.join_next().await.is_some() {} };
+        if timeout(WITHDRAWAL_DEADLINE, withdrawn).await.is_err() {
+            tracing::debug!("not every request of a process that is gone was withdrawn");
         }
     }
 

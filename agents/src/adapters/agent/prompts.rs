@@ -206,6 +206,11 @@ impl Prompts {
         !self.in_hand.is_empty()
     }
 
+    /// Returns the prompts that the program has in hand, in order.
+    pub(super) fn in_hand(&self) -> Vec<PromptId> {
+        self.in_hand.keys().copied().collect()
+    }
+
     /// Reminds the agent of a request to shut down, ahead of what waits.
     pub(super) fn remind_of_shutdown(&mut self, request_id: &str) {
         self.waiting.push_front(Item::Reminder(agent_text::shutdown_reminder(request_id)));

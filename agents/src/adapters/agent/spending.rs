@@ -202,6 +202,13 @@ impl Agent {
         incarnation.tell(RunnerEvent::Resumed);
     }
 
+    /// Has the next process of the program, which is paused as well, tell the agent why its turn was ended.
+    pub(super) fn leave_pause_to_successor(&mut self) {
+        if self.spending.paused.as_ref().is_some_and(|paused| paused.has_ended_turn) {
+            self.prompts.tell(RESUMED.to_owned());
+        }
+    }
+
     /// Handles the lead's answer to the request for more.
     pub(super) fn more_decided(&mut self, decision: &Decision, incarnation: &Incarnation<'_>) {
         match decision {
