@@ -114,6 +114,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "tls.client_ca": File => tls_client_ca;
     "tls.reload_interval": Millis(100..=86_400_000) => tls_reload_interval;
     "web.origins": List => web_origins;
+    "usage.prices": List => usage_prices;
     "console.enabled": Choice(&["auto", "on", "off"]) => console_enabled;
     "console.hosts": List => console_hosts;
     "network.connections_max": Number(1..=100_000) => edge.connections_max;

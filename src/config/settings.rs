@@ -7,7 +7,7 @@ use teamwire_server::{
     budget::{Rates, Shares},
     console::is_host,
     delivery::Pace,
-    domain::Limits,
+    domain::{Limits, price::Prices},
     edge::Bounds,
     grpc::web::is_origin,
 };
@@ -44,6 +44,7 @@ pub(crate) struct Settings {
     pub tls_client_ca: Option<PathBuf>,
     pub tls_reload_interval: Duration,
     pub web_origins: Vec<String>,
+    pub usage_prices: Vec<String>,
     /// `auto`, `on` or `off`.
     pub console_enabled: String,
     pub console_hosts: Vec<String>,
@@ -80,6 +81,7 @@ impl Default for Settings {
             tls_client_ca: None,
             tls_reload_interval: server.tls_reload_interval,
             web_origins: server.web_origins,
+            usage_prices: Vec::new(),
             console_enabled: "auto".to_owned(),
             console_hosts: Vec::new(),
             edge: server.edge,
@@ -141,6 +143,12 @@ impl Settings {
                     table.place, other.place
                 )));
             }
+        }
+        if let Err(line) = Prices::parse(&self.usage_prices) {
+            return Err(Failure::usage(format!(
+                "usage.prices has \"{line}\", which is not a price. Write \"MODEL INPUT CACHED OUTPUT\", with US dollars for a million \
+                 tokens, such as \"gpt-5.2* 1.25 0.125 10\"."
+            )));
         }
         if let Some(other) = self.web_origins.iter().find(|origin| !is_origin(origin)) {
             return Err(Failure::usage(format!(

@@ -47,6 +47,8 @@ fn every_limit_is_configurable() {
         fields.map(|(field, _)| format!("limits.{field}")).filter(|name| !name.contains(' ')).collect();
     assert!(fields.len() > 10, "{fields:?}");
     for field in fields {
+        // The rules need them as well, but they bound nothing.
+        let field = if field == "limits.prices" { "usage.prices".to_owned() } else { field };
         assert!(KEYS.iter().any(|key| key.name == field), "{field} cannot be configured");
     }
 }

@@ -11,6 +11,7 @@ use crate::{
 scenarios! {
     a_member_stops_at_its_budget_and_goes_on_when_it_is_raised,
     a_paused_member_can_be_shut_down,
+    a_budget_in_us_dollars_holds_for_programs_that_report_only_tokens,
 }
 
 /// Returns the requests for more budget that the lead was sent, the oldest first.
@@ -63,4 +64,21 @@ fn a_paused_member_can_be_shut_down(setup: Setup) {
     setup.world.cli(LEAD, &["reject", &request, "--reason", "Enough."]).succeeds();
     setup.world.cli(LEAD, &["shutdown", BACKEND, "done", "--wait"]).succeeds();
     assert_eq!(backend.exit(), 0);
+}
+
+fn a_budget_in_us_dollars_holds_for_programs_that_report_only_tokens(setup: Setup) {
+    setup.model.add(Rule::when("one").says("Built."));
+    let backend = setup.backend(&["--permissions", "allow"]);
+    budget(&setup, &["--set", "0.00001 USD"]);
+    let request = use_up(&setup);
+    eventually("it is paused", || trouble(&setup).starts_with("paused: ").then_some(()));
+    assert!(trouble(&setup).contains("0.00001 USD"), "{}", trouble(&setup));
+    let calls = setup.model.requests().len();
+    setup.send("and the docs");
+    assert_eq!(setup.model.requests().len(), calls, "the program went on");
+    setup.world.cli(LEAD, &["approve", &request, "--add", "1 USD"]).succeeds();
+    setup.await_receipt("and the docs", "processed");
+    setup.await_receipt("build it", "processed");
+    assert_eq!(asked(&setup).len(), 1);
+    setup.shut_down(backend);
 }

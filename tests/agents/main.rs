@@ -43,6 +43,7 @@ mod permissions;
 mod plans;
 mod readme;
 mod reports;
+mod session;
 mod shutdowns;
 mod tasks;
 mod transcripts;

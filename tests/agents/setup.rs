@@ -14,6 +14,9 @@ use crate::{
 /// The member that the scenarios are about.
 pub(crate) const BACKEND: &str = "backend";
 
+/// What the scripted model costs, for programs that report no cost: a US dollar for a million tokens.
+const PRICES: &str = "[usage]\nprices = [\"* 1 1 1\"]\n";
+
 /// A team with its lead, on a coordinator with the embedded store.
 pub(crate) struct Setup {
     /// The program under test.
@@ -28,7 +31,7 @@ impl Setup {
     pub(crate) fn with(name: &str) -> Option<Self> {
         let program = Program::installed(name)?;
         isolate();
-        let (model, world) = (Model::start(), World::embedded());
+        let (model, world) = (Model::start(), World::configured(PRICES));
         world.environment.borrow_mut().extend(program::environment(&model.address()));
         world.create_team("acme");
         Some(Self { program, model, world })

@@ -209,12 +209,13 @@ fn at_a_terminal_down_says_what_ends_and_ends_nothing_without_a_yes() {
     let machine = FreshMachine::new();
     machine.write(TEAM);
     machine.run(&["up"]).succeeds();
-    let typed = "printf 'n\\n' | script --quiet --return --command \"'$0' down\" /dev/null";
-    let asked = machine.type_in(machine.path(), typed).output();
-    assert!(asked.stdout.contains("Team acme will be deleted: 3 members, "), "{}", asked.stdout);
-    assert!(asked.stdout.contains("To keep it, add --keep-team. Continue? [y/N]"), "{}", asked.stdout);
+    let mut asking = machine.at_terminal(machine.path(), &["down"]);
+    let asked = asking.shows("To keep it, add --keep-team. Continue? [y/N]");
+    assert!(asked.contains("Team acme will be deleted: 3 members, "), "{asked}");
+    asking.types("n\r");
+    asking.ends();
     let team = machine.run(&["team", "show", "--json"]).succeeds().json();
-    let transcripts = machine.state().join("transcripts").join(team["id"].as_str().unwrap());
+    let transcripts = machine.state().join("transcripts").join(team["team"]["id"].as_str().unwrap());
     fs::create_dir_all(transcripts.join("backend")).unwrap();
     assert!(["active", "idle"].contains(&machine.member("backend")["state"].as_str().unwrap()));
     let ended = machine.run(&["down", "--yes", "--no-archive", "--force"]).succeeds().stdout;

@@ -154,6 +154,8 @@ fn age(since: Instant) -> Option<prost_types::Duration> {
 pub(crate) struct ProgramState {
     /// Its name and version. Empty means unknown.
     pub(crate) version: String,
+    /// The model that it uses. Empty means unknown.
+    pub(crate) model: String,
     /// When its turn began. `None` if it is in no turn.
     pub(crate) turn_since: Option<Instant>,
     /// The tool call that is running, and when it began.
@@ -166,6 +168,7 @@ impl ProgramState {
     fn report(&self) -> v1::ReportedProgram {
         v1::ReportedProgram {
             version: self.version.clone(),
+            model: self.model.clone(),
             turn_age: self.turn_since.and_then(age),
             tool: self.tool.as_ref().map(|(line, _)| line.clone()).unwrap_or_default(),
             tool_age: self.tool.as_ref().and_then(|(_, since)| age(*since)),

@@ -9,7 +9,7 @@ use teamwire_proto::{id, name::Name, v1, word::cut_middle};
 use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
-    records::{ActivityRecord, Failed, LastTurnRecord, Program, ToolCall, Used},
+    records::{ActivityRecord, Failed, LastTurnRecord, Program, TeamRecord, ToolCall, Used},
     spending, streams,
     time::{duration_ms, timestamp},
     topics::Topic,
@@ -35,6 +35,9 @@ const FILE_CHARS_MAX: usize = 1_000;
 /// How many characters of a program's version are kept.
 const VERSION_CHARS_MAX: usize = 100;
 
+/// How many characters of a model's name are kept.
+const MODEL_CHARS_MAX: usize = 100;
+
 /// By how much the beginning of something may differ between two reports: each says how long ago it was.
 const SINCE_ROUNDING_MS: u64 = 2_000;
 
@@ -56,7 +59,6 @@ pub fn report(
     if is_repeated || tx.ctx.store_is_full {
         return Ok((Used::default(), spending::spend(tx, &before, Used::default())?));
     }
-    let life = request.usage.as_ref().map_or(before.life, |usage| before.life.each(usage.into(), u64::max));
     let failed = match &request.failed_turns {
         None => before.failed.clone(),
         Some(failed) => failed_turns(failed, before.failed.as_ref(), tx.ctx.now_ms),
@@ -65,20 +67,36 @@ pub fn report(
         None => before.program.clone(),
         Some(reported) => Some(program(reported, before.program.as_ref(), tx.ctx.now_ms)),
     };
+    let model = model_of(&team, &name, program.as_ref());
+    let reported = request.usage.as_ref().map_or(before.life, Used::from);
+    let life = before.life.each(tx.ctx.limits.prices.complete(&model, reported), u64::max);
     let record = ActivityRecord { last_key: key.map(str::to_owned), life, failed, program, ..before.clone() };
     if record != before {
         tx.put(name.folded(), &record);
     }
     if let Some(reported) = &request.turn {
-        turn_ended(tx, &name, incarnation, reported)?;
+        turn_ended(tx, &name, incarnation, reported, &model)?;
     }
     append(tx, &name, incarnation, &request.lines, kept);
     let used = life.each(before.life, u64::saturating_sub);
     Ok((used, spending::spend(tx, &record, used)?))
 }
 
+/// Returns the model that a member's program uses: what the program says or, if it does not, what the member's attributes
+/// say. Empty if neither does.
+fn model_of(team: &TeamRecord, name: &Name, program: Option<&Program>) -> String {
+    let said = program.and_then(|program| program.model.clone());
+    said.or_else(|| team.member(name).map(|member| member.attributes.model.clone())).unwrap_or_default()
+}
+
 /// Takes over what a report says of a turn that has ended, unless a later one is known.
-fn turn_ended(tx: &mut Tx<'_>, name: &Name, incarnation: u64, reported: &v1::ReportedTurn) -> Result<(), RuleError> {
+fn turn_ended(
+    tx: &mut Tx<'_>,
+    name: &Name,
+    incarnation: u64,
+    reported: &v1::ReportedTurn,
+    model: &str,
+) -> Result<(), RuleError> {
     let known = tx.read::<LastTurnRecord>(name.folded())?;
     if known.is_some_and(|known| (known.incarnation, known.turn) >= (incarnation, reported.turn)) {
         return Ok(());
@@ -93,7 +111,7 @@ fn turn_ended(tx: &mut Tx<'_>, name: &Name, incarnation: u64, reported: &v1::Rep
         final_text: cut_middle(&reported.final_text, FINAL_TEXT_BYTES_MAX),
         tool_calls: reported.tool_calls,
         files: reported.files.iter().take(FILES_MAX).map(|file| cut(file, FILE_CHARS_MAX)).collect(),
-        used: reported.usage.as_ref().map(Used::from).unwrap_or_default(),
+        used: tx.ctx.limits.prices.complete(model, reported.usage.as_ref().map(Used::from).unwrap_or_default()),
         cut_short: cut(&reported.cut_short, LINE_CHARS_MAX),
     };
     tx.put(name.folded(), &record);
@@ -140,6 +158,7 @@ fn program(reported: &v1::ReportedProgram, before: Option<&Program>, now_ms: u64
         turn_since_ms: since(reported.turn_age.as_ref(), before.and_then(|before| before.turn_since_ms)),
         tool,
         trouble: cut(&reported.trouble, LINE_CHARS_MAX),
+        model: cut(&reported.model, MODEL_CHARS_MAX),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::price::Prices;
+
 /// The bounds of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -82,6 +84,8 @@ pub struct Limits {
     pub audit_chain_bytes_max: u64,
     /// For how long repeated calls are counted before the audit log gets an entry for all of them. 10 min.
     pub audit_interval: Duration,
+    /// What models cost, for programs that report no cost. None by default.
+    pub prices: Prices,
 }
 
 impl Default for Limits {
@@ -124,6 +128,7 @@ impl Default for Limits {
             audit_ttl: Duration::from_secs(90 * 24 * 60 * 60),
             audit_chain_bytes_max: 16 * 1024 * 1024,
             audit_interval: Duration::from_secs(10 * 60),
+            prices: Prices::default(),
         }
     }
 }

@@ -51,6 +51,7 @@ pub mod notices;
 pub mod page;
 pub mod permission_rules;
 pub mod post;
+pub mod price;
 pub mod query;
 pub mod quota;
 pub mod records;

@@ -1,6 +1,7 @@
 //! Budgets: who sets them, what counts, and what an approval raises.
 
 use teamwire_proto::{Reason, v1};
+use teamwire_server::domain::price::Prices;
 
 use crate::{calls::RuleCalls as _, team::*};
 
@@ -98,4 +99,22 @@ async fn the_leads_approval_raises_what_is_used_up() {
     let request = t.ask(&ann, ask("")).await;
     t.send(&t.lead, allow(&request, false, "enough")).await;
     assert_eq!(bound().await, [207, 5_000]);
+}
+
+#[tokio::test]
+async fn tokens_cost_what_the_operator_says_if_the_program_reports_no_cost() {
+    let prices = ["gpt-5.2* 2 1 8", "told 1 1 1"].map(str::to_owned);
+    let t = Team::with_limits(|limits| limits.prices = Prices::parse(&prices).unwrap()).await;
+    let [ann, bob] = [t.join("ann").await, t.join("bob").await];
+    t.coordinator.set_budget(&t.lead.who, &set("", 10_000_000, 0, false)).await.unwrap();
+    assert_eq!(report(&t, &ann, usage(1_000_000, 0)).await, [(true, (10_000_000, 0), (0, 1_000_000))]);
+    // The model may become known after the tokens.
+    let program = Some(v1::ReportedProgram { model: "gpt-5.2-codex".to_owned(), ..Default::default() });
+    let known = v1::ReportActivityRequest { program, ..Default::default() };
+    assert_eq!(report(&t, &ann, known).await, [(true, (10_000_000, 0), (2_000_000, 1_000_000))]);
+    assert_eq!(report(&t, &ann, usage(2_000_000, 0)).await, [(true, (10_000_000, 0), (4_000_000, 2_000_000))]);
+    assert_eq!(report(&t, &bob, usage(5, 6)).await, [(true, (10_000_000, 0), (4_000_006, 2_000_005))]);
+    let members = t.coordinator.list_members(&t.lead.who, &Default::default()).await.unwrap().members;
+    let program = members.iter().find(|member| member.name == "ann").unwrap().program.clone().unwrap();
+    assert_eq!(program.model, "gpt-5.2-codex");
 }

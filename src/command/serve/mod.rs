@@ -20,6 +20,7 @@ use std::{
 use clap::Args;
 use teamwire_server::{
     console::Console,
+    domain::{Limits, price::Prices},
     edge::listen::TcpAndSocket,
     grpc::Advertised,
     server::{self, Listeners},
@@ -240,8 +241,10 @@ impl Serve {
             address: tcp_address.clone(),
         });
         let has_console = console.is_some();
+        // They were checked when they were read.
+        let prices = Prices::parse(&settings.usage_prices).unwrap_or_default();
         let config = server::Config {
-            limits: settings.limits,
+            limits: Limits { prices, ..settings.limits },
             pace: settings.pace,
             rates: settings.rates,
             shares: settings.shares,

@@ -10,6 +10,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[cfg(target_os = "linux")]
+use super::Terminal;
 use super::{Machine, Output, StartedCommand, TEAMWIRE, World, bare, bare_command, eventually, processes_with, signal};
 
 /// A machine with nothing but the binary: an empty home, and what a test puts there. Dropping it kills what was started
@@ -96,6 +98,15 @@ impl FreshMachine {
     /// Starts a command, and types a text.
     pub(crate) fn start(&self, arguments: &[&str], typed: &str) -> StartedCommand {
         World::start_command(self.command(), self.path().parent().unwrap(), "a person", arguments, typed)
+    }
+
+    /// Starts a command of a person at a new terminal, in a directory.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn at_terminal(&self, directory: &Path, arguments: &[&str]) -> Terminal {
+        let mut command = self.prepared(bare(Command::new("setsid")));
+        command.args(["--ctty", "--wait", TEAMWIRE]).args(arguments).current_dir(directory);
+        command.env("TERM", "xterm-256color");
+        Terminal::start(command)
     }
 
     /// Returns a command that what is around each command runs.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
     pty::{Winsize, openpty},
     sys::{
         signal::{Signal, killpg},
@@ -39,6 +40,10 @@ impl Terminal {
     /// Starts a command at a new terminal.
     pub(super) fn start(mut command: Command) -> Self {
         let pty = openpty(&SIZE, None).unwrap();
+        // The command leaves processes in the background, which must not keep the terminal open.
+        for side in [&pty.master, &pty.slave] {
+            fcntl(side, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        }
         let side = || pty.slave.try_clone().unwrap();
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
         let keyboard = File::from(pty.master);

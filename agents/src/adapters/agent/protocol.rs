@@ -300,6 +300,8 @@ impl Usage {
 pub(super) enum Change {
     /// Its name and version are known.
     Version(String),
+    /// The model that it uses is known.
+    Model(String),
     /// A tool call has begun. The line describes it.
     CallBegan { key: String, line: String },
     /// A tool call has ended.

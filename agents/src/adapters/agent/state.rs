@@ -22,6 +22,7 @@ impl AgentState {
     /// Takes a change into account.
     pub(super) fn change(&mut self, change: Change) {
         match change {
+            Change::Model(model) => self.state.model = first_line(&model, ACTIVITY_CHARS_MAX),
             Change::Version(version) => self.state.version = first_line(&version, ACTIVITY_CHARS_MAX),
             Change::CallBegan { key, line } => {
                 self.calls.retain(|(known, ..)| *known != key);

@@ -111,7 +111,8 @@ func (x *Usage) GetCostUsdMicros() uint64 {
 // How much may be used. Zero means any amount.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The cost, in millionths of a US dollar, as the program reports it. A program that reports no cost never reaches it.
+	// The cost, in millionths of a US dollar, as the program reports it, or as the coordinator's configuration prices its tokens. A
+	// program without either never reaches it.
 	CostUsdMicros uint64 `protobuf:"varint,1,opt,name=cost_usd_micros,json=costUsdMicros,proto3" json:"cost_usd_micros,omitempty"`
 	// Tokens that the model read and wrote, including those from a cache.
 	Tokens        uint64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -314,7 +315,9 @@ type Program struct {
 	// When that tool call began, by the clock of the store. Absent if none is running.
 	ToolSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=tool_since,json=toolSince,proto3" json:"tool_since,omitempty"`
 	// What keeps it from its work although it runs, as one line of up to 500 characters. Empty means nothing that is known.
-	Trouble       string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Trouble string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	// The model that it uses, such as `gpt-5.2-codex`. Up to 100 characters. Empty means unknown.
+	Model         string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -384,6 +387,13 @@ func (x *Program) GetTrouble() string {
 	return ""
 }
 
+func (x *Program) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
 // What a report says of a program. See Program.
 type ReportedProgram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -396,7 +406,10 @@ type ReportedProgram struct {
 	// Optional. How long that tool call has been running.
 	ToolAge *durationpb.Duration `protobuf:"bytes,4,opt,name=tool_age,json=toolAge,proto3" json:"tool_age,omitempty"`
 	// Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty means nothing.
-	Trouble       string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Trouble string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	// Optional. The model that it uses. The coordinator keeps the first 100 characters. If the configuration has a price for it, and
+	// the program reports no cost, the coordinator computes the cost of the tokens.
+	Model         string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -462,6 +475,13 @@ func (x *ReportedProgram) GetToolAge() *durationpb.Duration {
 func (x *ReportedProgram) GetTrouble() string {
 	if x != nil {
 		return x.Trouble
+	}
+	return ""
+}
+
+func (x *ReportedProgram) GetModel() string {
+	if x != nil {
+		return x.Model
 	}
 	return ""
 }
@@ -1363,7 +1383,7 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\vFailedTurns\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc7\x01\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xdd\x01\n" +
 	"\aProgram\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x129\n" +
 	"\n" +
@@ -1371,13 +1391,15 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x129\n" +
 	"\n" +
 	"tool_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ttoolSince\x12\x18\n" +
-	"\atrouble\x18\x05 \x01(\tR\atrouble\"\xc5\x01\n" +
+	"\atrouble\x18\x05 \x01(\tR\atrouble\x12\x14\n" +
+	"\x05model\x18\x06 \x01(\tR\x05model\"\xdb\x01\n" +
 	"\x0fReportedProgram\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x124\n" +
 	"\bturn_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aturnAge\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x124\n" +
 	"\btool_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atoolAge\x12\x18\n" +
-	"\atrouble\x18\x05 \x01(\tR\atrouble\"\x8c\x01\n" +
+	"\atrouble\x18\x05 \x01(\tR\atrouble\x12\x14\n" +
+	"\x05model\x18\x06 \x01(\tR\x05model\"\x8c\x01\n" +
 	"\fActivityLine\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12 \n" +

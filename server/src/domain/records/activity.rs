@@ -99,6 +99,8 @@ pub struct Program {
     pub tool: Option<ToolCall>,
     /// What keeps it from its work, if something does.
     pub trouble: Option<String>,
+    /// The model that it uses, if known.
+    pub model: Option<String>,
 }
 
 /// A tool call that is running.
@@ -119,6 +121,7 @@ impl Program {
             tool: self.tool.as_ref().map(|tool| tool.text.clone()).unwrap_or_default(),
             tool_since: self.tool.as_ref().and_then(|tool| tool.since_ms).map(timestamp),
             trouble: self.trouble.clone().unwrap_or_default(),
+            model: self.model.clone().unwrap_or_default(),
         }
     }
 }

@@ -32,7 +32,9 @@ use self::{
     permissions::{OptionChoice, Permissions, allowing, permission_request, use_of},
     program::Program,
 };
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, unreadable_rpc};
+use super::protocol::{
+    Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, unreadable_rpc,
+};
 use crate::{agent_text::escaped, incarnation::Additions};
 
 /// What the program was asked and has not answered yet.
@@ -197,7 +199,11 @@ impl Acp {
 
     /// Adds what a turn has used. Gemini CLI reports it in a nonstandard field.
     fn add_usage(&mut self, ended: &PromptResponse, out: &mut Outbox) {
-        let gemini = ended.meta.as_ref().and_then(|meta| meta.get("quota")).map(|quota| &quota["token_count"]);
+        let quota = ended.meta.as_ref().and_then(|meta| meta.get("quota"));
+        if let Some(model) = quota.and_then(|quota| quota["model_usage"][0]["model"].as_str()) {
+            out.note(Change::Model(model.to_owned()));
+        }
+        let gemini = quota.map(|quota| &quota["token_count"]);
         let gemini = |field: &str| gemini.and_then(|count| count[field].as_u64()).unwrap_or_default();
         let (input, cached, output) = match &ended.usage {
             Some(usage) => (usage.input_tokens, usage.cached_read_tokens.unwrap_or_default(), usage.output_tokens),

@@ -130,6 +130,7 @@ impl Claude {
                 if self.session_id != session_id {
                     session_id.clone_into(&mut self.session_id);
                     out.tell(Event::Ready { session_id: Some(session_id.to_owned()) });
+                    out.changes.extend(line["model"].as_str().map(|model| Change::Model(model.to_owned())));
                     if let Some(version) = line["claude_code_version"].as_str() {
                         out.note(Change::Version(tried::version("Claude Code", version)));
                     }

@@ -184,6 +184,9 @@ impl Codex {
 
     fn thread_opened(&mut self, opened: &Value, out: &mut Outbox) {
         let thread = text(&opened["thread"], "id").to_owned();
+        if let Some(model) = opened["model"].as_str() {
+            out.note(Change::Model(model.to_owned()));
+        }
         out.tell(Event::Ready { session_id: Some(thread.clone()) });
         if self.planning.opened(opened) {
             let params = json!({ "cwd": self.directory(), "ephemeral": true });

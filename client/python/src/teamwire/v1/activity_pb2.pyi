@@ -65,7 +65,9 @@ class Budget(google.protobuf.message.Message):
     COST_USD_MICROS_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
     cost_usd_micros: builtins.int
-    """The cost, in millionths of a US dollar, as the program reports it. A program that reports no cost never reaches it."""
+    """The cost, in millionths of a US dollar, as the program reports it, or as the coordinator's configuration prices its tokens. A
+    program without either never reaches it.
+    """
     tokens: builtins.int
     """Tokens that the model read and wrote, including those from a cache."""
     def __init__(
@@ -155,12 +157,15 @@ class Program(google.protobuf.message.Message):
     TOOL_FIELD_NUMBER: builtins.int
     TOOL_SINCE_FIELD_NUMBER: builtins.int
     TROUBLE_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
     version: builtins.str
     """Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty means unknown."""
     tool: builtins.str
     """The tool call that is running, as one line of up to 500 characters. Empty means none."""
     trouble: builtins.str
     """What keeps it from its work although it runs, as one line of up to 500 characters. Empty means nothing that is known."""
+    model: builtins.str
+    """The model that it uses, such as `gpt-5.2-codex`. Up to 100 characters. Empty means unknown."""
     @property
     def turn_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When its current turn began, by the clock of the store. Absent if it is in no turn."""
@@ -177,9 +182,10 @@ class Program(google.protobuf.message.Message):
         tool: builtins.str = ...,
         tool_since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         trouble: builtins.str = ...,
+        model: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["tool_since", b"tool_since", "turn_since", b"turn_since"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["tool", b"tool", "tool_since", b"tool_since", "trouble", b"trouble", "turn_since", b"turn_since", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["model", b"model", "tool", b"tool", "tool_since", b"tool_since", "trouble", b"trouble", "turn_since", b"turn_since", "version", b"version"]) -> None: ...
 
 Global___Program: typing_extensions.TypeAlias = Program
 
@@ -194,12 +200,17 @@ class ReportedProgram(google.protobuf.message.Message):
     TOOL_FIELD_NUMBER: builtins.int
     TOOL_AGE_FIELD_NUMBER: builtins.int
     TROUBLE_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
     version: builtins.str
     """Optional. Its name and version. The coordinator keeps the first 100 characters."""
     tool: builtins.str
     """Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty means none."""
     trouble: builtins.str
     """Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty means nothing."""
+    model: builtins.str
+    """Optional. The model that it uses. The coordinator keeps the first 100 characters. If the configuration has a price for it, and
+    the program reports no cost, the coordinator computes the cost of the tokens.
+    """
     @property
     def turn_age(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long its current turn has lasted. Absent if it is in no turn."""
@@ -216,9 +227,10 @@ class ReportedProgram(google.protobuf.message.Message):
         tool: builtins.str = ...,
         tool_age: google.protobuf.duration_pb2.Duration | None = ...,
         trouble: builtins.str = ...,
+        model: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["tool_age", b"tool_age", "turn_age", b"turn_age"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["tool", b"tool", "tool_age", b"tool_age", "trouble", b"trouble", "turn_age", b"turn_age", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["model", b"model", "tool", b"tool", "tool_age", b"tool_age", "trouble", b"trouble", "turn_age", b"turn_age", "version", b"version"]) -> None: ...
 
 Global___ReportedProgram: typing_extensions.TypeAlias = ReportedProgram
 
