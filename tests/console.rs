@@ -33,6 +33,7 @@ files! {
     messages,
     outage,
     pages,
+    session,
     sign_in,
     team,
     timeline,
