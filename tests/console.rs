@@ -25,6 +25,7 @@ files! {
     approvals,
     board,
     board_large,
+    colors,
     crowd,
     health,
     hostile,
