@@ -72,7 +72,7 @@ test(
     };
     const entries = (await coordinator.cli(["history", "-n", "100", "--json"], "lead")).trim().split("\n");
     for (const { sequence } of entries.map((line) => JSON.parse(line))) {
-      await page.evaluate((at) => (location.hash = `#/messages?notices=all&at=${at}`), `${sequence}`);
+      await page.evaluate((at) => (location.hash = `#/messages?kinds=all&notices=all&at=${at}`), `${sequence}`);
       const row = page.locator(`[data-sequence="${sequence}"]`);
       await answered(() => row.first().waitFor({ state: "attached" }));
       for (const name of [/^Show all/, /^Show with formatting/]) {

@@ -8,6 +8,9 @@ import { Coordinator, console_, scripted } from "./harness.js";
 /** A window that shows many rows at once. */
 const TALL = { viewport: { width: 1280, height: 4_000 } };
 
+/** The address of Messages with everything that happened, instead of what was said. */
+const EVERYTHING = "#/messages?kinds=all";
+
 /** The rows of the history that hold a text.
  * @param {Page} page @param {string | RegExp} hasText */
 function rows(page, hasText) {
@@ -171,6 +174,51 @@ test("a request shows its decision, which is one line in the stream", async () =
   assert.deepEqual(problems, []);
 });
 
+test("the page shows what was said, asked and decided, and events on request", async () => {
+  const coordinator = await Coordinator.start();
+  await coordinator.team();
+  await coordinator.join("ann");
+  await coordinator.run("bob");
+  await coordinator.cli(["task", "create", "Cut the costs"], "lead");
+  await coordinator.cli(["task", "claim", "1"], "ann");
+  await coordinator.cli(["send", "ann", "How is it going?"], "lead");
+  await coordinator.cli(["plan", "submit", "-"], "ann", "# The plan\n\n1. Measure");
+  await coordinator.cli(["approve", "last", "--yes"], "lead");
+  const args = ["permission", "request", "--tool", "Bash", "--summary", "x", "--detail", "npm ci", "--deadline", "1"];
+  await coordinator.cli(args, "ann");
+  const { page, problems } = await console_(coordinator, "lead", "#/messages", TALL);
+  const list = page.getByRole("list", { name: "History" });
+  await rows(page, "How is it going?").waitFor();
+  await rows(page, "lead approved ann's plan").waitFor();
+  await rows(page, "npm ci").first().getByText("expired").first().waitFor();
+  const EVENTS = [/ann joined/, /claimed task #1/, /created the team/, /signed in to the console/, /invited bob/];
+  for (const text of EVENTS) assert.equal(await rows(page, text).count(), 0, `${text}`);
+  assert.equal(await page.getByRole("button", { name: /▸ \d+ notice/ }).count(), 0);
+  assert.equal(await page.getByLabel("Unfold notices").count(), 0);
+  const said = await list.getByRole("listitem").count();
+
+  const events = page.getByRole("button", { name: "Events" });
+  assert.equal(await events.getAttribute("aria-pressed"), "false");
+  await events.click();
+  for (const text of EVENTS) await rows(page, text).first().waitFor();
+  assert.match(page.url(), /kinds=all/);
+  await page.reload();
+  for (const text of EVENTS) await rows(page, text).first().waitFor();
+  await page.getByLabel("Unfold notices").waitFor();
+  await events.click();
+  for (const text of EVENTS) await rows(page, text).first().waitFor({ state: "detached" });
+  assert.equal(await list.getByRole("listitem").count(), said);
+
+  // A link to an event that is not shown leads to what was said before it.
+  const entries = (await coordinator.cli(["history", "-n", "100", "--json"], "lead")).trim().split("\n");
+  const asked = entries
+    .map((line) => JSON.parse(line))
+    .find((entry) => JSON.stringify(entry).includes("How is it going?"));
+  await page.goto(`${coordinator.address}/#/messages?at=${Number(asked.sequence) + 1}`);
+  await page.locator(".here").waitFor();
+  assert.deepEqual(problems, []);
+});
+
 test("the search finds and marks an old message, and filters live in the address", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
@@ -192,10 +240,15 @@ test("the search finds and marks an old message, and filters live in the address
   await rows(page, "The NEEDLE is here").first().locator("mark").getByText("NEEDLE").waitFor();
   assert.equal(await page.getByLabel("Search the history").inputValue(), "needle");
   assert.equal(await page.getByLabel("Member", { exact: true }).inputValue(), "ann");
-  assert.equal(await page.getByRole("button", { name: "Events" }).getAttribute("aria-pressed"), "false");
-  await page.getByRole("button", { name: "Show everything" }).click();
+  const events = page.getByRole("button", { name: "Events" });
+  assert.equal(await events.getAttribute("aria-pressed"), "true");
+  await page.getByRole("button", { name: "Remove the filters" }).click();
   await rows(page, "report 500 of bob").waitFor();
-  assert.doesNotMatch(page.url(), /search|member|kinds/);
+  assert.doesNotMatch(page.url(), /search|member/);
+  // Events are not a filter: they stay until they are switched off.
+  assert.equal(await events.getAttribute("aria-pressed"), "true");
+  await events.click();
+  assert.doesNotMatch(page.url(), /kinds/);
 
   // What goes on while the person searches appears in what was found.
   await page.getByLabel("Search the history").fill("haystack");
@@ -238,7 +291,7 @@ test("notices are folded until they are asked for, and a draft survives another 
   await coordinator.cli(["send", "ann", "hello"], "lead");
   await coordinator.cli(["shutdown", "ann", "--wait"], "lead");
   await coordinator.join("bob");
-  const { page, problems } = await console_(coordinator, "lead", "#/messages");
+  const { page, problems } = await console_(coordinator, "lead", EVERYTHING);
   const folded = page.getByRole("button", { name: /▸ \d+ notice/ });
   await folded.first().waitFor();
   const before = await page.getByRole("article", { name: "Message from the coordinator" }).count();
@@ -254,6 +307,7 @@ test("notices are folded until they are asked for, and a draft survives another 
   await page.getByRole("link", { name: "Team" }).click();
   await page.getByRole("heading", { name: "Team" }).waitFor();
   await page.getByRole("link", { name: "Messages" }).click();
+  await page.getByLabel("Message", { exact: true }).waitFor();
   assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "**not** rendered <b>here</b>");
   assert.equal(await page.getByLabel("To", { exact: true }).inputValue(), "bob");
   assert.deepEqual(problems, []);
@@ -266,7 +320,7 @@ test(
     const coordinator = await Coordinator.start();
     await coordinator.team();
     await talker(coordinator, "bob", 1_000);
-    const { page, problems } = await console_(coordinator, "lead", "#/messages?notices=all");
+    const { page, problems } = await console_(coordinator, "lead", `${EVERYTHING}&notices=all`);
     await rows(page, "report 1000 of bob").waitFor();
     const list = page.getByRole("list", { name: "History" });
 
@@ -311,7 +365,7 @@ test("a link opens the history at an entry, with what is around it, and a time l
   const coordinator = await Coordinator.start();
   await coordinator.team();
   await talker(coordinator, "bob", 700);
-  const { page, problems } = await console_(coordinator, "lead", "#/messages?at=120", TALL);
+  const { page, problems } = await console_(coordinator, "lead", `${EVERYTHING}&at=120`, TALL);
   const here = page.locator(".here");
   await here.waitFor();
   assert.equal(await here.getAttribute("data-sequence"), "120");

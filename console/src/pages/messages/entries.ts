@@ -1,10 +1,26 @@
 /** The kinds of entries of a history. */
 
-import type { v1 } from "@teamwire/client";
+import { v1 } from "@teamwire/client";
 
 /** The kinds of entries that a person can choose. */
-export const KINDS = ["messages", "requests", "events", "notices"] as const;
+export const KINDS = ["messages", "requests", "events"] as const;
 export type Kind = (typeof KINDS)[number];
+
+/** What people and agents said to each other, which is shown unless the person chooses something else. */
+const CONVERSATION: readonly Kind[] = ["messages", "requests"];
+
+/** Returns the kinds that an address names. */
+export function kindsOf(param: string): ReadonlySet<Kind> {
+  const named = KINDS.filter((kind) => param === "all" || param.split(",").includes(kind));
+  return new Set(named.length > 0 ? named : CONVERSATION);
+}
+
+/** Returns what an address says if these kinds are chosen. */
+export function kindsParam(kinds: readonly Kind[]): string {
+  if (kinds.length === KINDS.length) return "all";
+  const text = kinds.join();
+  return text === CONVERSATION.join() ? "" : text;
+}
 
 export type MessageEntry = v1.HistoryEntry & { event: { case: "message"; value: v1.Message } };
 
@@ -13,11 +29,17 @@ export function isMessage(entry: v1.HistoryEntry): entry is MessageEntry {
 }
 
 export function kindOf({ event }: v1.HistoryEntry): Kind {
-  if (event.case === "decision") return "requests";
+  if (event.case === "decision") return event.value.kind === v1.RequestKind.SPAWN ? "events" : "requests";
   if (event.case !== "message") return "events";
   const { body, requestId } = event.value;
-  if (body.case === "notice") return "notices";
-  return requestId || body.case === "spawnOrder" ? "requests" : "messages";
+  // No one talks there: the coordinator reports, and a host gets an order.
+  if (body.case === "notice" || body.case === "spawnOrder") return "events";
+  return requestId ? "requests" : "messages";
+}
+
+/** Returns whether an entry is a notice of the coordinator's. */
+export function isNotice({ event }: v1.HistoryEntry): boolean {
+  return event.case === "message" && event.value.body.case === "notice";
 }
 
 /** Returns whether a message answers a request. */

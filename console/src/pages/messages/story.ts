@@ -1,7 +1,7 @@
 /** The rows that a history is shown in. */
 
 import type { v1 } from "@teamwire/client";
-import { isMessage, type Kind, kindOf, type MessageEntry } from "./entries.js";
+import { isMessage, isNotice, type Kind, kindOf, type MessageEntry } from "./entries.js";
 
 /** One entry, or a run of notices that is shown as one line. */
 export type Row =
@@ -61,7 +61,7 @@ function fold(entries: readonly v1.HistoryEntry[], { allNotices, unfolded }: Cho
     run = [];
   };
   for (const entry of entries) {
-    if (!allNotices && isMessage(entry) && kindOf(entry) === "notices") {
+    if (!allNotices && isMessage(entry) && isNotice(entry)) {
       run.push(entry);
       continue;
     }
