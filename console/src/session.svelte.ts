@@ -4,6 +4,7 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { connect, TeamwireError, v1, type Client } from "@teamwire/client";
 import { words } from "./lib/errors.js";
 import { date } from "./lib/format.js";
+import { answerTabs, askTabs, tellEnded } from "./tabs.js";
 
 /** What a person is who has signed in. */
 export interface Caller {
@@ -23,7 +24,7 @@ export interface Caller {
   readonly serverVersion: string;
 }
 
-/** Where the credential survives a reload of the tab. It is gone with the tab. */
+/** Where the credential survives a reload of the tab. It is gone with the tab; other tabs get it from this one while both are open. */
 const KEY = "teamwire.credential";
 
 /** How long to try to reach the coordinator with a code, in milliseconds. The code is valid for 60 s. */
@@ -56,6 +57,8 @@ class Session {
   problem = $state("");
   /** The code that is being exchanged, with the key that makes it safe to send it again: a reply may be lost. */
   #exchange = { code: "", idempotencyKey: "" };
+  /** How many times `start` was called. */
+  #starts = 0;
   #expiry: ReturnType<typeof setTimeout> | undefined;
 
   constructor() {
@@ -63,22 +66,33 @@ class Session {
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) void this.#check();
     });
+    answerTabs(
+      () => {
+        const credential = sessionStorage.getItem(KEY);
+        return credential && this.caller ? { credential, readOnly: this.caller.readOnly } : undefined;
+      },
+      // The coordinator knows whether it is true.
+      (credentialId) => credentialId === this.caller?.credentialId && void this.#check(),
+    );
   }
 
-  /** Signs in with the code of the address, or with the credential that this tab has. */
+  /** Signs in with the code of the address, with the credential that this tab has, or with that of another tab. */
   async start(): Promise<void> {
     const given = code;
     const kept = sessionStorage.getItem(KEY);
     code = "";
+    this.#starts++;
     this.isSigningIn = true;
     try {
       if (given) await this.signIn(given);
       else if (kept) await this.#use(kept);
+      else await this.#join();
     } catch (error) {
+      const had = sessionStorage.getItem(KEY);
       this.end(words(error));
       // The coordinator has not refused it: it may be valid.
-      if (!given && kept && !hasReason(error)) {
-        sessionStorage.setItem(KEY, kept);
+      if (!given && had && !hasReason(error)) {
+        sessionStorage.setItem(KEY, had);
         this.problem = "The coordinator does not answer. Reload the page to try again.";
       }
     } finally {
@@ -108,6 +122,16 @@ class Session {
     sessionStorage.setItem(KEY, credential);
     await this.#use(credential);
     this.#exchange = { code: "", idempotencyKey: "" };
+  }
+
+  /** Signs in as another tab is, if there is one. */
+  async #join(): Promise<void> {
+    const start = this.#starts;
+    const shared = await askTabs();
+    // Meanwhile, the address may have brought a code.
+    if (!shared || start !== this.#starts) return;
+    sessionStorage.setItem(KEY, shared.credential);
+    await this.#use(shared.credential);
   }
 
   async #use(credential: string): Promise<void> {
@@ -147,6 +171,7 @@ class Session {
     try {
       if (caller.credentialId) {
         await client.access.revokeCredential({ team: caller.team, id: caller.credentialId });
+        tellEnded(caller.credentialId);
       }
     } catch (error) {
       if (!isEnded(error)) {

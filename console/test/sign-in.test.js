@@ -115,16 +115,13 @@ test("a lost reply to a code does no harm", async () => {
   assert.deepEqual(problems, []);
 });
 
-test("a reload stays signed in, and another tab needs its own code", async () => {
+test("a reload stays signed in, and a code gives another tab its own sign-in", async () => {
   const { page, context, problems } = await console_(coordinator, "ann", "#/board");
   await page.reload();
   await isSignedIn(page);
   await page.getByRole("heading", { level: 1, name: "Board" }).waitFor();
 
   const other = await context.newPage();
-  await other.goto(front);
-  await isSignedOut(other);
-  assert.equal(await other.getByRole("alert").count(), 0);
   await other.goto(`${front}#code=${await coordinator.code("lead")}`);
   await isSignedIn(other);
   await other.getByRole("banner").getByText("lead", { exact: true }).waitFor();
@@ -134,6 +131,88 @@ test("a reload stays signed in, and another tab needs its own code", async () =>
   await page.reload();
   await isSignedIn(page);
   await page.getByRole("banner").getByText("ann", { exact: true }).waitFor();
+  assert.deepEqual(problems, []);
+});
+
+test("a second tab gets the sign-in of an open one, and keeps no trace of it elsewhere", async () => {
+  const { page, context, problems } = await console_(coordinator, "ann", "#/board");
+  const credential = await credentialOf(page);
+  const other = await context.newPage();
+  /** @type {string[]} */
+  const sent = [];
+  other.on("request", (request) => sent.push(request.url()));
+  await other.goto(`${front}#/messages`);
+  await isSignedIn(other);
+  await other.getByRole("banner").getByText("ann", { exact: true }).waitFor();
+  await other.getByRole("heading", { level: 1, name: "Messages" }).waitFor();
+  assert.equal(await credentialOf(other), credential);
+  const secret = credential.split(":").at(-1) ?? "";
+  const elsewhere = await other.evaluate(() => JSON.stringify([{ ...localStorage }, document.cookie, location.href]));
+  assert.ok(!elsewhere.includes(secret) && !sent.some((url) => url.includes(secret)));
+  await page.close();
+  await other.reload();
+  await isSignedIn(other);
+
+  // Another browser gets nothing.
+  const stranger = await open();
+  await stranger.page.goto(front);
+  await isSignedOut(stranger.page);
+  assert.equal(await stranger.page.getByRole("alert").count(), 0);
+  // Nor does a tab that opens when no other is open.
+  const [first] = context.pages();
+  await first?.close();
+  const late = await context.newPage();
+  await late.goto(front);
+  await isSignedOut(late);
+  assert.deepEqual(problems, []);
+});
+
+test("signing out in one tab ends the others that share its sign-in, and so does a revocation", async () => {
+  for (const how of ["sign out", "revoke"]) {
+    const { page, context, problems } = await console_(coordinator, "ann");
+    const credential = await credentialOf(page);
+    const others = [await context.newPage(), await context.newPage()];
+    for (const other of others) {
+      await other.goto(front);
+      await isSignedIn(other);
+      assert.equal(await credentialOf(other), credential);
+    }
+    if (how === "sign out") await page.getByRole("button", { name: "Sign out" }).click();
+    else {
+      const lead = await coordinator.client(await coordinator.credential("lead"));
+      await lead.access.revokeCredential({ team: "acme", id: credential.split(":").at(-2) ?? "" });
+      await lead.close();
+    }
+    await isSignedOut(page);
+    for (const other of others) {
+      await other.getByRole("alert").getByText("This sign-in was ended").waitFor({ timeout: 5_000 });
+      await isSignedOut(other);
+      assert.equal(await credentialOf(other), "");
+    }
+    // None of them has anything left to share.
+    const late = await context.newPage();
+    await late.goto(front);
+    await isSignedOut(late);
+    assert.deepEqual(problems, []);
+    await context.close();
+  }
+});
+
+test("a tab that opens beside a read-only one can only read, too", async () => {
+  const { page, context, problems } = await open();
+  await page.goto(`${front}#code=${await coordinator.code("lead", ["--read-only"])}`);
+  await isSignedIn(page);
+  const leading = await context.newPage();
+  await leading.goto(`${front}#code=${await coordinator.code("lead")}`);
+  await isSignedIn(leading);
+  const other = await context.newPage();
+  await other.goto(front);
+  await isSignedIn(other);
+  await other.getByRole("banner").getByText("read-only").waitFor();
+  assert.equal(await credentialOf(other), await credentialOf(page));
+  const client = await coordinator.client(await credentialOf(other));
+  await assert.rejects(client.send("ann", "hello", "hello"), { reason: "NOT_PERMITTED" });
+  await client.close();
   assert.deepEqual(problems, []);
 });
 
