@@ -170,6 +170,17 @@ test("the graph says what blocks what, and the filters are in the address", asyn
   assert.equal(await graph.locator("path.edge").count(), 3);
   const left = async (/** @type {string} */ name) => (await graph.getByRole("link", { name }).boundingBox())?.x ?? 0;
   assert.ok((await left("#1 Plan")) < (await left("#2 Build")) && (await left("#2 Build")) < (await left("#3 Ship")));
+  // It fits its region, wide or narrow.
+  for (const width of [1200, 700]) {
+    await page.setViewportSize({ width, height: 800 });
+    await page.waitForFunction(() => {
+      const region = document.querySelector('[aria-label="Dependencies"]');
+      const last = region?.querySelector("li:last-child a")?.getBoundingClientRect();
+      const box = region?.getBoundingClientRect();
+      return region && box && last && region.scrollWidth <= region.clientWidth && last.right > 0.85 * box.right;
+    });
+  }
+  await page.setViewportSize({ width: 1280, height: 720 });
   // By keyboard: to the last one, and into it.
   for (const key of ["j", "j", "j", "Enter"]) await page.keyboard.press(key);
   const detail = page.getByRole("complementary", { name: "Task #3" });
