@@ -34,6 +34,7 @@ files! {
     messages,
     outage,
     pages,
+    palette,
     session,
     sign_in,
     team,
