@@ -17,7 +17,7 @@ const PAGES = {
   approvals: "#/approvals",
   board: "#/board",
   member: "#/member?name=reviewer",
-  timeline: "#/timeline?span=60",
+  timeline: "#/timeline",
   health: "#/health",
   access: "#/access",
 };
