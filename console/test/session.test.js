@@ -145,11 +145,14 @@ test("a person leads three agents from the page", { timeout: 300_000 }, async ()
   const terminal = spawn("script", ["-q", "-f", "-c", attach, "/dev/null"], { env, detached: true });
   let shown = "";
   terminal.stdout.on("data", (data) => (shown += data));
-  const about = page.getByRole("region", { name: "About bob" });
-  await about.getByText(/^held by lead since/).waitFor();
-  while (!shown.includes("the session is at the terminal")) await once(terminal.stdout, "data");
-  process.kill(-(/** @type {number} */ (terminal.pid)), "SIGHUP");
-  await about.getByText(/^held by lead since/).waitFor({ state: "detached" });
+  const refused = once(terminal, "exit").then(() => assert.fail(`bob was not taken over: ${shown}`));
+  const held = page.getByRole("region", { name: "About bob" }).getByText(/^held by lead since/);
+  await Promise.race([refused, held.first().waitFor()]);
+  while (!shown.includes("the session is at the terminal"))
+    await Promise.race([refused, once(terminal.stdout, "data")]);
+  refused.catch(() => {});
+  process.kill(-(/** @type {number} */ (terminal.pid)), "SIGKILL");
+  await held.first().waitFor({ state: "detached" });
 
   // Ends the team.
   await open("ann");
