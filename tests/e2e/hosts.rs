@@ -241,8 +241,10 @@ fn the_join_token_of_a_member_is_in_no_process_list() {
     for expected in ["GIVEN=given", "GREETING=hello", "HOME=", "PATH="] {
         assert!(environment.contains(expected), "{expected}: {environment}");
     }
-    let teamwire: Vec<&str> = environment.lines().filter(|line| line.starts_with("TEAMWIRE_")).collect();
-    assert!(teamwire.len() == 1 && teamwire[0].starts_with("TEAMWIRE_CONTEXT="), "{teamwire:?}");
+    let teamwire = environment.lines().filter(|line| line.starts_with("TEAMWIRE_"));
+    let mut names: Vec<&str> = teamwire.filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["TEAMWIRE_CONTEXT", "TEAMWIRE_STATE_DIR"]);
     // Its files are private.
     let record = world.host_state("gpu-1").join("orders").join(&order.id).join("order.json");
     assert!(!fs::read_to_string(&record).unwrap().contains("twj:"));

@@ -28,7 +28,8 @@ pub(in crate::command) async fn clear(context: &ContextArgs, team: &str) -> Resu
     let Ok(_lock) = lock(&directory) else { return Ok(Vec::new()) };
     let teamwire = this_program().ok_or_else(|| Failure::usage("Cannot find the teamwire binary."))?;
     let cannot = |error: io::Error| Failure::local("Cannot remove what the local host has left", error);
-    let processes = Processes::open(teamwire.into(), directory, HostFile::default()).await.map_err(cannot)?;
+    let opening = Processes::open(teamwire.into(), directory, context.state_dir()?, HostFile::default());
+    let processes = opening.await.map_err(cannot)?;
     processes.clear().await.map_err(cannot)
 }
 

@@ -115,7 +115,9 @@ impl HostCommand {
         let stop = stop_on_signal("the host is stopping; its members keep running")?;
         let directory = HostDirectory::open(context, self.join_string()?)?;
         let teamwire = this_program().ok_or_else(|| Failure::usage("Cannot find the teamwire binary."))?;
-        let processes = Processes::open(teamwire.into(), directory.path().to_owned(), file.clone()).await;
+        let users_state = std::path::absolute(context.state_dir()?)?;
+        let opening = Processes::open(teamwire.into(), directory.path().to_owned(), users_state, file.clone());
+        let processes = opening.await;
         let processes = processes.map_err(|error| Failure::local("Cannot read the host's state", error))?;
         if let Some(weakness) = processes.weakness() {
             self.say(&weakness);

@@ -39,11 +39,16 @@ pub(super) struct Launch<'a> {
     pub(super) workspace: &'a Workspace,
     /// Where the runner keeps its identity.
     pub(super) context: PathBuf,
+    /// Where the runner keeps everything else.
+    pub(super) state: &'a Path,
     /// Receives the output of the runner and its program.
     pub(super) log: File,
     /// The file that the runner writes to when it joins its cgroup.
     pub(super) cgroup_procs: Option<File>,
 }
+
+/// The variable of the state directory.
+const STATE_VARIABLE: &str = "TEAMWIRE_STATE_DIR";
 
 impl Launch<'_> {
     /// Starts the runner in its own process session. The runner waits for the join token on its standard input.
@@ -94,7 +99,8 @@ impl Launch<'_> {
         let files = tls_environment(self.ticket.tls.clone());
         let files = files.into_iter().map(|(name, value)| (name.into(), value.into()));
         let context = (CONTEXT_VARIABLE.into(), self.context.clone().into());
-        passed.chain(own).chain(files).chain([context]).collect()
+        let state = (STATE_VARIABLE.into(), self.state.into());
+        passed.chain(own).chain(files).chain([context, state]).collect()
     }
 }
 

@@ -74,6 +74,8 @@ struct Inner {
     teamwire: PathBuf,
     /// The host's state directory.
     state: PathBuf,
+    /// The state directory of its user, where runners keep transcripts and sessions.
+    users_state: PathBuf,
     file: HostFile,
     records: Records,
     /// The cgroups of members with limits. Err: why limits cannot be enforced.
@@ -85,15 +87,17 @@ struct Inner {
 
 impl Processes {
     /// Takes over the members that an earlier process of this host started. `teamwire`: the path of the binary that
-    /// runs members. `state`: the host's state directory, which no other process uses.
+    /// runs members. `state`: the host's state directory, which no other process uses. `users_state`: the absolute path of
+    /// the state directory of its user, which the runners get.
     ///
     /// Must be called within a Tokio runtime.
-    pub async fn open(teamwire: PathBuf, state: PathBuf, file: HostFile) -> io::Result<Self> {
+    pub async fn open(teamwire: PathBuf, state: PathBuf, users_state: PathBuf, file: HostFile) -> io::Result<Self> {
         let has_limits = file.profiles.values().any(|profile| !profile.limits.is_empty());
         let opened = Self(Arc::new(Inner {
             teamwire,
             records: Records::open(&state)?,
             state,
+            users_state,
             cgroups: has_limits.then(Cgroups::prepare),
             is_stopping: AtomicBool::new(false),
             table: Table::new(usize::try_from(file.slots()).unwrap_or(usize::MAX)),
@@ -262,6 +266,7 @@ impl Processes {
             ticket,
             workspace: &record.workspace,
             context: records.context(&order.request_id),
+            state: &self.0.users_state,
             log,
             cgroup_procs: cgroup_procs.map_err(|error| local("The limits", &error))?,
         };

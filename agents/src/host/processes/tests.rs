@@ -49,7 +49,8 @@ impl Killed {
     /// Starts the next process of the host.
     async fn successor(&self) -> Processes {
         let file = HostFile::parse("[profiles.agent]\ncommand = [\"cat\"]").expect("a file");
-        Processes::open("/nowhere/teamwire".into(), self.directory.path().to_owned(), file).await.expect("opened")
+        let at = self.directory.path().to_owned();
+        Processes::open("/nowhere/teamwire".into(), at.clone(), at, file).await.expect("opened")
     }
 }
 
@@ -172,7 +173,8 @@ async fn clearing_ends_and_removes_what_a_killed_host_left_behind() {
 async fn an_order_waits_briefly_for_a_slot_before_another_host_is_tried() {
     let killed = Killed::new();
     let file = HostFile::parse("slots = 1\n[profiles.agent]\ncommand = [\"cat\"]").expect("a file");
-    let opened = Processes::open("/nowhere/teamwire".into(), killed.directory.path().to_owned(), file).await;
+    let at = killed.directory.path().to_owned();
+    let opened = Processes::open("/nowhere/teamwire".into(), at.clone(), at, file).await;
     let processes = opened.expect("opened");
     processes.admit(&order()).await.expect("a slot");
     let other = Order { request_id: "order-2".to_owned(), member: "frontend".to_owned(), ..order() };
