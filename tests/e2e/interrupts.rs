@@ -29,6 +29,9 @@ fn a_program_that_does_not_end_its_turn_is_ended_and_another_one_goes_on() {
     });
     assert_eq!(world.member("backend")["incarnation"], 1, "it is the same life");
     assert_eq!(prompts().matches(">endless work<").count(), 1, "what was interrupted does not begin again");
+    let shown = world.cli(LEAD, &["transcript", "backend"]).succeeds().stdout;
+    assert!(shown.contains("the program did not end it when it was interrupted"), "{shown}");
+    assert!(shown.contains("--- turn 2 of life 1 ---"), "{shown}");
     backend.await_log("it did not end its turn when it was interrupted");
     backend.signal(Signal::SIGTERM);
     backend.exit();

@@ -8,7 +8,10 @@ use std::{collections::HashSet, future::pending, time::Duration};
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Agent, protocol::PromptId};
+use super::{
+    Agent,
+    protocol::{PromptId, TurnEnd},
+};
 use crate::{event::RunnerEvent, incarnation::Incarnation};
 
 /// How long the program may take to end its turn.
@@ -81,6 +84,9 @@ impl Agent {
 
     /// Ends a turn that the program does not end.
     pub(super) fn give_up_turn(&mut self, incarnation: &mut Incarnation<'_>) {
+        let cut_short = "the program did not end it when it was interrupted".to_owned();
+        let end = TurnEnd { cut_short, ..TurnEnd::default() };
+        incarnation.turn_ended(self.turns.end(&end));
         for id in self.prompts.in_hand() {
             self.interrupted(id, incarnation);
         }

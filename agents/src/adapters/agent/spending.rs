@@ -173,7 +173,7 @@ impl Agent {
         if has_ended_turn {
             self.interrupt();
         }
-        self.state.set_defect(&text);
+        self.state.set_pause(&text);
         incarnation.set_resting(true);
         incarnation.tell(RunnerEvent::Paused { why: text });
         self.ask_for_more(spent, incarnation);
@@ -197,7 +197,7 @@ impl Agent {
         if paused.has_ended_turn {
             self.prompts.tell(RESUMED.to_owned());
         }
-        self.state.set_defect("");
+        self.state.set_pause("");
         incarnation.set_resting(false);
         incarnation.tell(RunnerEvent::Resumed);
     }

@@ -16,6 +16,8 @@ pub(super) struct AgentState {
     calls: Vec<(String, String, Instant)>,
     /// What is wrong with the program itself, whatever it does.
     defect: String,
+    /// Why it gets no prompts. Empty if it does.
+    pause: String,
 }
 
 impl AgentState {
@@ -39,6 +41,11 @@ impl AgentState {
         defect.clone_into(&mut self.defect);
     }
 
+    /// Sets why the program gets no prompts. Empty means that it does.
+    pub(super) fn set_pause(&mut self, why: &str) {
+        why.clone_into(&mut self.pause);
+    }
+
     /// Returns what to report. `is_in_turn`: whether the program has a prompt in hand.
     pub(super) fn report(&mut self, is_in_turn: bool) -> ProgramState {
         if is_in_turn {
@@ -49,8 +56,9 @@ impl AgentState {
             self.calls.clear();
         }
         self.state.tool = self.calls.last().map(|(_, line, since)| (line.clone(), *since));
-        let trouble = if self.state.trouble.is_empty() { &self.defect } else { &self.state.trouble };
-        ProgramState { trouble: trouble.clone(), ..self.state.clone() }
+        let troubles = [&self.pause, &self.state.trouble, &self.defect];
+        let trouble = troubles.into_iter().find(|trouble| !trouble.is_empty()).cloned().unwrap_or_default();
+        ProgramState { trouble, ..self.state.clone() }
     }
 }
 
@@ -78,5 +86,8 @@ mod tests {
         assert_eq!(state.report(true).trouble, "The model does not answer.");
         assert_eq!(state.report(false), ProgramState { trouble: "no tools".to_owned(), ..ProgramState::default() });
         assert_eq!(tool(&mut state, true), None, "it was of the last turn");
+        state.set_pause("paused: the budget is used up");
+        state.set_defect("");
+        assert_eq!(state.report(false).trouble, "paused: the budget is used up");
     }
 }
