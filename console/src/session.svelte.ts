@@ -71,8 +71,7 @@ class Session {
         const credential = sessionStorage.getItem(KEY);
         return credential && this.caller ? { credential, readOnly: this.caller.readOnly } : undefined;
       },
-      // The coordinator knows whether it is true.
-      (credentialId) => credentialId === this.caller?.credentialId && void this.#check(),
+      (credentialId) => credentialId === this.caller?.credentialId && this.end("You signed out in another tab."),
     );
   }
 
@@ -168,10 +167,11 @@ class Session {
     this.client = undefined;
     this.end("");
     if (!client || !caller) return;
+    // The others forget it as well, or they would share it with this tab again.
+    if (caller.credentialId) tellEnded(caller.credentialId);
     try {
       if (caller.credentialId) {
         await client.access.revokeCredential({ team: caller.team, id: caller.credentialId });
-        tellEnded(caller.credentialId);
       }
     } catch (error) {
       if (!isEnded(error)) {

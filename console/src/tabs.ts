@@ -9,7 +9,7 @@ export interface Shared {
 type Message =
   | { readonly type: "ask" }
   | ({ readonly type: "answer" } & Shared)
-  /** The credential with this id was revoked. */
+  /** The person has signed out: the credential with this id is to be forgotten. */
   | { readonly type: "ended"; readonly credentialId: string };
 
 /** How long a tab waits for the answers of the others, in milliseconds. */

@@ -185,7 +185,8 @@ test("signing out in one tab ends the others that share its sign-in, and so does
     }
     await isSignedOut(page);
     for (const other of others) {
-      await other.getByRole("alert").getByText("This sign-in was ended").waitFor({ timeout: 5_000 });
+      const why = how === "sign out" ? "You signed out in another tab." : "This sign-in was ended";
+      await other.getByRole("alert").getByText(why).waitFor({ timeout: 5_000 });
       await isSignedOut(other);
       assert.equal(await credentialOf(other), "");
     }

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use teamwire_agents::Pid;
+use teamwire_agents::{Pid, transcript::team_directory};
 use teamwire_client::{Error, KeptIdentity, Reason, v1};
 use teamwire_proto::{
     v1::{MemberState, RequestState},
@@ -205,12 +205,12 @@ impl Down {
             report.line("history", team, Outcome::Kept, &text);
         }
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.to_owned() }).await?;
-        if self.no_archive {
-            delete_transcripts(context, team_id)?;
-        }
         context.remove_identities(&caller.address, team, None)?;
         forget(context, records, team)?;
         report.line("team", team, Outcome::Done, &format!("Deleted team {team} and all its data."));
+        if self.no_archive {
+            delete_transcripts(context, team_id)?;
+        }
         Ok(())
     }
 
@@ -305,7 +305,9 @@ fn archive(context: &ContextArgs, team: &v1::Team) -> Result<PathBuf, Failure> {
 
 /// Deletes what the runners of a team have kept on this machine.
 fn delete_transcripts(context: &ContextArgs, team_id: &str) -> Result<(), Failure> {
-    let directory = context.state_dir()?.join(transcript::DIRECTORY).join(team_id);
+    let Some(directory) = team_directory(&context.state_dir()?.join(transcript::DIRECTORY), team_id) else {
+        return Ok(());
+    };
     match fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Failure::local(&format!("Cannot delete {}", directory.display()), error))

@@ -103,7 +103,7 @@ impl Transcript {
     async fn left_files(&self, context: &ContextArgs, caller: &Caller) -> Option<PathBuf> {
         let team = caller.client.get_team(v1::GetTeamRequest::default()).await.ok()?.team?;
         let member = caller.find_member(&self.member).await.ok()??;
-        let directory = transcript::directory(&context.state_dir().ok()?.join(DIRECTORY), &team.id, &member.name);
+        let directory = transcript::directory(&context.state_dir().ok()?.join(DIRECTORY), &team.id, &member.name)?;
         directory.is_dir().then_some(directory)
     }
 

@@ -75,6 +75,7 @@ fn a_budget_in_us_dollars_holds_for_programs_that_report_only_tokens(setup: Setu
     assert!(trouble(&setup).contains("0.00001 USD"), "{}", trouble(&setup));
     let calls = setup.model.requests().len();
     setup.send("and the docs");
+    setup.await_receipt("and the docs", "delivered");
     assert_eq!(setup.model.requests().len(), calls, "the program went on");
     setup.world.cli(LEAD, &["approve", &request, "--add", "1 USD"]).succeeds();
     setup.await_receipt("and the docs", "processed");

@@ -96,11 +96,11 @@ fn the_lead_reads_what_an_agent_was_given_wrote_and_did(setup: Setup) {
 /// Waits until the lead sees as many tokens as the model's replies have reported, neither more nor fewer. One reply came
 /// just before a kill, and only Claude Code says what a reply has used before its tools have ended.
 fn await_every_token(setup: &Setup) {
-    let replies = setup.model.requests().iter().filter(|request| !request.tools.is_empty()).count();
     let untold = usize::from(setup.program.name != "claude");
-    let counted = (replies - untold) as u64;
-    let expected = (counted * TOKENS.0, counted * TOKENS.1);
-    eventually(&format!("{expected:?} tokens are counted, of {replies} replies"), || {
+    eventually("every token is counted", || {
+        let replies = setup.model.requests().iter().filter(|request| !request.tools.is_empty()).count();
+        let counted = (replies - untold) as u64;
+        let expected = (counted * TOKENS.0, counted * TOKENS.1);
         let usage = &setup.world.member(BACKEND)["total_usage"];
         let seen = (usage["input_tokens"].as_u64()?, usage["output_tokens"].as_u64()?);
         (seen == expected).then_some(())

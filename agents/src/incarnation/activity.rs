@@ -38,6 +38,8 @@ impl Incarnation<'_> {
     /// Records that another process of the program begins in this life, which counts from zero.
     pub(crate) fn begin_process(&mut self) {
         self.used_earlier = self.used_earlier.plus(mem::take(&mut self.used));
+        // The next process must not begin with budgets that were true before.
+        self.reporter.budgets.send_replace(None);
     }
 
     /// Reports what the current process of the program has used. Never waits. Replaces an earlier report that has not
@@ -52,9 +54,7 @@ impl Incarnation<'_> {
     /// Reports what the life before this one has used, and could not report any more. Never waits.
     pub(super) fn report_left_usage(&mut self, left: v1::Usage) {
         self.used_earlier = left;
-        if left != v1::Usage::default() {
-            self.usage(v1::Usage::default());
-        }
+        self.usage(v1::Usage::default());
     }
 
     /// Returns what the member has used in all of its lives, as far as this runner knows.

@@ -35,6 +35,7 @@ pub(crate) struct ProgramSession {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
     address: String,
+    team_id: String,
     incarnation: u64,
     command: Vec<String>,
     directory: PathBuf,
@@ -49,6 +50,7 @@ impl Kept {
     fn new(config: &RunnerConfig, joined: &v1::JoinResponse, session: ProgramSession, total_usage: v1::Usage) -> Self {
         Self {
             address: config.address.clone(),
+            team_id: joined.team.as_ref().map(|team| team.id.clone()).unwrap_or_default(),
             incarnation: joined.member.as_ref().map_or(0, |member| member.incarnation),
             command: config.command.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
             directory: config.working_directory(),
@@ -61,7 +63,9 @@ impl Kept {
     /// Returns what the member has used, and the coordinator did not know when the member joined again. Zero if another
     /// runner came between: this one does not know what that has used.
     fn unreported(&self, joined: &v1::JoinResponse) -> v1::Usage {
-        let member = joined.member.as_ref().filter(|member| member.incarnation == self.incarnation + 1);
+        let is_same_team = joined.team.as_ref().is_some_and(|team| team.id == self.team_id);
+        let is_next = |member: &&v1::Member| member.incarnation == self.incarnation + 1 && is_same_team;
+        let member = joined.member.as_ref().filter(is_next);
         let known = |member: &v1::Member| member.total_usage.unwrap_or_default();
         member.map(|member| self.total_usage.since(known(member))).unwrap_or_default()
     }
@@ -71,6 +75,7 @@ impl Kept {
     fn session_for(self, later: &Self) -> Option<ProgramSession> {
         let is_same = self.session.id.is_some()
             && self.address == later.address
+            && self.team_id == later.team_id
             && self.incarnation < later.incarnation
             && self.command == later.command
             && self.directory == later.directory;
@@ -108,8 +113,11 @@ impl Incarnation<'_> {
     pub(super) fn take_over_usage(&mut self) {
         let kept = path(self.config, &self.joined).and_then(|path| read(&path));
         let kept = kept.filter(|kept| kept.address == self.config.address);
-        if let Some(kept) = kept {
-            self.report_left_usage(kept.unreported(&self.joined));
+        let left = kept.map(|kept| kept.unreported(&self.joined)).unwrap_or_default();
+        if left != v1::Usage::default() {
+            self.report_left_usage(left);
+            // This runner may be killed as well, before the report arrives.
+            self.keep_program_session();
         }
     }
 
@@ -157,6 +165,7 @@ mod tests {
         let kept = |incarnation, change: fn(&mut Kept)| {
             let mut kept = Kept {
                 address: "http://a".to_owned(),
+                team_id: "t".to_owned(),
                 incarnation,
                 command: vec!["claude".to_owned()],
                 directory: "/work".into(),
@@ -171,6 +180,7 @@ mod tests {
         assert_eq!(resumed(kept(3, |_| {})), Some(session.clone()));
         assert_eq!(resumed(kept(1, |_| {})), None, "the team was created again");
         assert_eq!(resumed(kept(3, |later| later.address = "http://b".to_owned())), None);
+        assert_eq!(resumed(kept(3, |later| later.team_id = "u".to_owned())), None);
         assert_eq!(resumed(kept(3, |later| later.command.push("--model".to_owned()))), None);
         assert_eq!(resumed(kept(3, |later| later.directory = "/other".into())), None);
         let prompted = resumed(kept(3, |later| later.prompt = "another".to_owned())).expect("resumed");
@@ -181,10 +191,12 @@ mod tests {
         let used = |input_tokens| v1::Usage { input_tokens, ..v1::Usage::default() };
         let joined = |incarnation, known| v1::JoinResponse {
             member: Some(v1::Member { incarnation, total_usage: known, ..v1::Member::default() }),
+            team: Some(v1::Team { id: "t".to_owned(), ..v1::Team::default() }),
             ..v1::JoinResponse::default()
         };
         let kept = Kept {
             address: String::new(),
+            team_id: "t".to_owned(),
             incarnation: 2,
             command: Vec::new(),
             directory: PathBuf::new(),
@@ -196,5 +208,8 @@ mod tests {
         assert_eq!(kept.unreported(&joined(3, Some(used(10)))), used(20));
         assert_eq!(kept.unreported(&joined(3, Some(used(30)))), used(0));
         assert_eq!(kept.unreported(&joined(4, Some(used(10)))), used(0), "another life came between");
+        let other = v1::Team { id: "u".to_owned(), ..v1::Team::default() };
+        let again = v1::JoinResponse { team: Some(other), ..joined(3, None) };
+        assert_eq!(kept.unreported(&again), used(0), "the team was created again");
     }
 }

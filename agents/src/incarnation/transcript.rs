@@ -21,7 +21,7 @@ pub(super) fn open(config: &RunnerConfig, joined: &v1::JoinResponse) -> Option<A
     let root = config.agent.transcripts.as_ref().filter(|_| matches!(config.mode, Mode::Agent(_)))?;
     let (team, member) = (joined.team.as_ref()?, joined.member.as_ref()?);
     prune(root);
-    Some(Arc::new(Transcript::open(directory(root, &team.id, &member.name))))
+    Some(Arc::new(Transcript::open(directory(root, &team.id, &member.name)?)))
 }
 
 impl Incarnation<'_> {

@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+use teamwire_proto::name::Name;
+
 pub use self::reader::read;
 pub(crate) use self::{entry::Entry, writer::Transcript};
 
@@ -30,9 +32,15 @@ const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What the name of a file ends in. It begins with the sequence of the file's first entry.
 const SUFFIX: &str = ".jsonl";
 
-/// Returns the directory of a member's transcript. `root`: that of all transcripts. `team_id`: the team's id.
-pub fn directory(root: &Path, team_id: &str, member: &str) -> PathBuf {
-    root.join(team_id).join(member.to_ascii_lowercase())
+/// Returns the directory of a team's transcripts. `root`: that of all transcripts. `None` if the id is none: a coordinator
+/// must not choose another directory.
+pub fn team_directory(root: &Path, team_id: &str) -> Option<PathBuf> {
+    Some(root.join(Name::parse(team_id, "team").ok()?.folded()))
+}
+
+/// Returns the directory of a member's transcript. `None` if an id or a name is none.
+pub fn directory(root: &Path, team_id: &str, member: &str) -> Option<PathBuf> {
+    Some(team_directory(root, team_id)?.join(Name::parse(member, "member").ok()?.folded()))
 }
 
 /// Returns the files of a transcript, the oldest first, with the sequence of each one's first entry.
@@ -130,7 +138,12 @@ mod tests {
     fn a_transcript_is_bounded_and_only_for_its_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let home = tempfile::tempdir().expect("a directory");
-        let at = directory(home.path(), "team", "Ann");
+        let at = directory(home.path(), "team", "Ann").expect("names");
+        for (team, member) in
+            [("..", "ann"), ("/etc", "ann"), ("", "ann"), ("team", "../ann"), ("a/b", "ann"), ("team", "")]
+        {
+            assert_eq!(directory(home.path(), team, member), None, "{team} {member}");
+        }
         let transcript = Transcript::open(at.clone());
         let long = "\u{1}".repeat(100_000);
         for _ in 0..1_000 {
@@ -154,11 +167,12 @@ mod tests {
     fn old_transcripts_are_deleted() {
         let home = tempfile::tempdir().expect("a directory");
         for member in ["old", "new"] {
-            Transcript::open(directory(home.path(), "team", member)).add(text("a"));
+            Transcript::open(directory(home.path(), "team", member).expect("names")).add(text("a"));
         }
-        let (_, path) = files(&directory(home.path(), "team", "old")).unwrap().pop().unwrap();
+        let [old, new] = ["old", "new"].map(|member| directory(home.path(), "team", member).expect("names"));
+        let (_, path) = files(&old).unwrap().pop().unwrap();
         File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - KEPT * 2).unwrap();
         prune(home.path());
-        assert!(!directory(home.path(), "team", "old").exists() && directory(home.path(), "team", "new").exists());
+        assert!(!old.exists() && new.exists());
     }
 }

@@ -9,6 +9,7 @@ use teamwire_proto::{id, name::Name, v1, word::cut_middle};
 use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
+    price::Prices,
     records::{ActivityRecord, Failed, LastTurnRecord, Program, TeamRecord, ToolCall, Used},
     spending, streams,
     time::{duration_ms, timestamp},
@@ -68,9 +69,8 @@ pub fn report(
         Some(reported) => Some(program(reported, before.program.as_ref(), tx.ctx.now_ms)),
     };
     let model = model_of(&team, &name, program.as_ref());
-    let reported = request.usage.as_ref().map_or(before.life, Used::from);
-    let life = before.life.each(tx.ctx.limits.prices.complete(&model, reported), u64::max);
-    let record = ActivityRecord { last_key: key.map(str::to_owned), life, failed, program, ..before.clone() };
+    let (life, unpriced) = count(&tx.ctx.limits.prices, &model, &before, request.usage.as_ref());
+    let record = ActivityRecord { last_key: key.map(str::to_owned), life, unpriced, failed, program, ..before.clone() };
     if record != before {
         tx.put(name.folded(), &record);
     }
@@ -80,6 +80,25 @@ pub fn report(
     append(tx, &name, incarnation, &request.lines, kept);
     let used = life.each(before.life, u64::saturating_sub);
     Ok((used, spending::spend(tx, &record, used)?))
+}
+
+/// Returns what a life has used after a report, and which of its tokens wait for a price. Each token costs what the model
+/// costs that the program uses when it is reported.
+fn count(prices: &Prices, model: &str, before: &ActivityRecord, usage: Option<&v1::Usage>) -> (Used, Used) {
+    let reported = usage.map(Used::from);
+    let life = reported.map_or(before.life, |reported| before.life.each(reported, u64::max));
+    if reported.is_some_and(|reported| reported.cost_usd_micros > 0) {
+        // The program knows what it costs.
+        return (life, Used::default());
+    }
+    let unpriced = before.unpriced.each(life.each(before.life, u64::saturating_sub), u64::saturating_add);
+    match prices.cost(model, unpriced) {
+        Some(cost) => {
+            let cost_usd_micros = life.cost_usd_micros.saturating_add(cost);
+            (Used { cost_usd_micros, ..life }, Used::default())
+        }
+        None => (life, unpriced),
+    }
 }
 
 /// Returns the model that a member's program uses: what the program says or, if it does not, what the member's attributes

@@ -30,13 +30,15 @@ impl Prices {
         lines.iter().map(|line| Price::parse(line).ok_or_else(|| line.clone())).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Returns the cost of these tokens in millionths of a US dollar. `None` if the price of the model is not known.
+    pub fn cost(&self, model: &str, tokens: Used) -> Option<u64> {
+        self.0.iter().find(|price| price.is_of(model)).map(|price| price.cost(tokens))
+    }
+
     /// Returns what was used, with its cost if the program has reported none and the price of its model is known.
     pub fn complete(&self, model: &str, used: Used) -> Used {
-        if used.cost_usd_micros > 0 {
-            return used;
-        }
-        let price = self.0.iter().find(|price| price.is_of(model));
-        price.map_or(used, |price| Used { cost_usd_micros: price.cost(used), ..used })
+        let cost = self.cost(model, used).filter(|_| used.cost_usd_micros == 0);
+        cost.map_or(used, |cost_usd_micros| Used { cost_usd_micros, ..used })
     }
 }
 

@@ -114,7 +114,11 @@ async fn tokens_cost_what_the_operator_says_if_the_program_reports_no_cost() {
     assert_eq!(report(&t, &ann, known).await, [(true, (10_000_000, 0), (2_000_000, 1_000_000))]);
     assert_eq!(report(&t, &ann, usage(2_000_000, 0)).await, [(true, (10_000_000, 0), (4_000_000, 2_000_000))]);
     assert_eq!(report(&t, &bob, usage(5, 6)).await, [(true, (10_000_000, 0), (4_000_006, 2_000_005))]);
+    // Another model prices only what comes from then on.
+    let program = Some(v1::ReportedProgram { model: "told".to_owned(), ..Default::default() });
+    let cheaper = v1::ReportActivityRequest { program, ..usage(2_100_000, 0) };
+    assert_eq!(report(&t, &ann, cheaper).await, [(true, (10_000_000, 0), (4_100_006, 2_100_005))]);
     let members = t.coordinator.list_members(&t.lead.who, &Default::default()).await.unwrap().members;
     let program = members.iter().find(|member| member.name == "ann").unwrap().program.clone().unwrap();
-    assert_eq!(program.model, "gpt-5.2-codex");
+    assert_eq!(program.model, "told");
 }

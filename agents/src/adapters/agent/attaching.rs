@@ -61,9 +61,15 @@ impl Agent {
     }
 
     /// Leaves the session to the one who waits for it, or to the next process of the program.
-    pub(super) async fn pass_session_on(mut self, incarnation: &Incarnation<'_>) -> Ended {
+    pub(super) async fn pass_session_on(mut self, incarnation: &mut Incarnation<'_>) -> Ended {
         self.leave_pause_to_successor();
-        self.permission_requests.withdraw_all().await;
+        incarnation.set_resting(false);
+        if let Some(request_id) = self.reminders.open_request() {
+            self.prompts.remind_of_shutdown(request_id);
+        }
+        for request_id in self.permission_requests.withdraw_all().await {
+            incarnation.note_own_request(request_id);
+        }
         let Some(guest) = self.guest else {
             return Ended::Interrupted(self.refusals, self.prompts.into_waiting());
         };

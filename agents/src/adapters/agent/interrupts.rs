@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Interrupts {
     /// Until when the program must end its turn. `None` if it was not asked to.
     end_by: Option<Instant>,
+    /// The turn was given up, and has its end.
+    has_given_up: bool,
     taken: HashSet<PromptId>,
 }
 
@@ -37,11 +39,6 @@ impl Interrupts {
             Some(at) => sleep_until(at).await,
             None => pending().await,
         }
-    }
-
-    /// Records that a prompt has reached the model.
-    pub(super) fn taken(&mut self, id: PromptId) {
-        self.taken.insert(id);
     }
 
     /// Records that a prompt has ended, however it did.
@@ -72,6 +69,27 @@ impl Agent {
         }
     }
 
+    /// Records that a prompt has reached the model. If the program begins what it had queued when its turn was
+    /// interrupted, that turn is to end as well: it is handed over again later.
+    pub(super) fn taken(&mut self, id: PromptId) {
+        let has_begun_another = std::mem::take(&mut self.is_turn_over);
+        if self.interrupts.is_pending() && has_begun_another {
+            self.interrupts.end_by = None;
+            return self.interrupt();
+        }
+        self.interrupts.taken.insert(id);
+    }
+
+    /// Records that a turn has ended.
+    pub(super) fn turn_ended(&mut self, end: &TurnEnd, incarnation: &mut Incarnation<'_>) {
+        self.is_turn_over = true;
+        if self.interrupts.has_given_up {
+            return;
+        }
+        self.unsent.wrote(&end.final_text);
+        incarnation.turn_ended(self.turns.end(end));
+    }
+
     /// Handles a prompt whose turn has ended because it was interrupted.
     pub(super) fn interrupted(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
         self.unsent.turn_failed();
@@ -84,9 +102,11 @@ impl Agent {
 
     /// Ends a turn that the program does not end.
     pub(super) fn give_up_turn(&mut self, incarnation: &mut Incarnation<'_>) {
-        let cut_short = "the program did not end it when it was interrupted".to_owned();
-        let end = TurnEnd { cut_short, ..TurnEnd::default() };
-        incarnation.turn_ended(self.turns.end(&end));
+        if !self.is_turn_over {
+            let cut_short = "the program did not end it when it was interrupted".to_owned();
+            self.turn_ended(&TurnEnd { cut_short, ..TurnEnd::default() }, incarnation);
+        }
+        self.interrupts.has_given_up = true;
         for id in self.prompts.in_hand() {
             self.interrupted(id, incarnation);
         }

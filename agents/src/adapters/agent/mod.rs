@@ -409,15 +409,8 @@ impl Agent {
                     incarnation.keep_program_session();
                 }
             }
-            Event::Taken(id) => {
-                self.interrupts.taken(id);
-                self.is_turn_over = false;
-            }
-            Event::TurnEnded(end) => {
-                self.is_turn_over = true;
-                self.unsent.wrote(&end.final_text);
-                incarnation.turn_ended(self.turns.end(&end));
-            }
+            Event::Taken(id) => self.taken(id),
+            Event::TurnEnded(end) => self.turn_ended(&end, incarnation),
             Event::Usage(usage) => {
                 self.turns.used(usage);
                 incarnation.carried.session.usage = self.used_before.plus(usage).into();

@@ -53,6 +53,8 @@ pub(super) struct PermissionRequests {
     asking: JoinSet<()>,
     /// Cancelled when the program no longer waits.
     by_key: HashMap<String, CancellationToken>,
+    /// How many of them are being made: their ids are not known yet.
+    unnamed: usize,
     sender: mpsc::Sender<Answered>,
     answers: mpsc::Receiver<Answered>,
 }
@@ -60,7 +62,7 @@ pub(super) struct PermissionRequests {
 impl Default for PermissionRequests {
     fn default() -> Self {
         let (sender, answers) = mpsc::channel(ANSWERS_MAX);
-        Self { asking: JoinSet::new(), by_key: HashMap::new(), sender, answers }
+        Self { asking: JoinSet::new(), by_key: HashMap::new(), unnamed: 0, sender, answers }
     }
 }
 
@@ -96,27 +98,50 @@ impl PermissionRequests {
         }
     }
 
-    /// Withdraws all requests: the process that waited for them is gone.
-    pub(super) async fn withdraw_all(mut self) {
+    /// Withdraws all requests: the process that waited for them is gone. Returns the ids of those that were being made,
+    /// as far as they are known by now.
+    pub(super) async fn withdraw_all(mut self) -> Vec<Option<String>> {
         self.by_key.values().for_each(CancellationToken::cancel);
-        let withdrawn = async { while self.asking.join_next().await.is_some() {} };
-        if timeout(WITHDRAWAL_DEADLINE, withdrawn).await.is_err() {
+        let mut named = Vec::new();
+        let withdrawing = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(answered) = self.answers.recv() => if let Answered::Asked(id) = answered {
+                        named.push(id);
+                    },
+                    done = self.asking.join_next() => if done.is_none() {
+                        break;
+                    },
+                }
+            }
+        };
+        if timeout(WITHDRAWAL_DEADLINE, withdrawing).await.is_err() {
             tracing::debug!("not every request of a process that is gone was withdrawn");
         }
+        while let Ok(answered) = self.answers.try_recv() {
+            if let Answered::Asked(id) = answered {
+                named.push(id);
+            }
+        }
+        named.resize(self.unnamed, None);
+        named
     }
 
     /// Waits for the next answer. Cancel-safe.
     pub(super) async fn next(&mut self) -> Answered {
         while self.asking.try_join_next().is_some() {}
         let Some(answered) = self.answers.recv().await else { return pending().await };
-        if let Answered::Decided(key, _) | Answered::Permitted(key, _) = &answered {
-            self.by_key.remove(key);
+        match &answered {
+            Answered::Asked(_) => self.unnamed -= 1,
+            Answered::Decided(key, _) | Answered::Permitted(key, _) => _ = self.by_key.remove(key),
         }
         answered
     }
 
     fn ask(&mut self, key: String, request: v1::SendRequest, incarnation: &mut Incarnation<'_>) {
         incarnation.begin_own_request();
+        self.unnamed += 1;
         let (client, sender) = (incarnation.client(), self.sender.clone());
         let withdrawn = CancellationToken::new();
         self.by_key.insert(key.clone(), withdrawn.clone());

@@ -55,6 +55,10 @@ pub(super) struct Rest {
     /// What goes into the prompts of the next process. Without the messages, if one has failed: they are delivered
     /// again.
     waiting: VecDeque<Item>,
+    /// What the next prompt says besides.
+    notes: Vec<String>,
+    /// A task whose turn has ended, and when the agent is reminded of it.
+    open_task: Option<(u64, Instant)>,
 }
 
 /// A part of a prompt.
@@ -114,12 +118,12 @@ impl Prompts {
             failing: v1::WorkFailure::default(),
             attempts: 0,
             in_a_row: 0,
-            notes: Vec::new(),
+            notes: rest.notes,
             in_hand: BTreeMap::new(),
             last_id: 0,
             retry_at: None,
             delays: delays(),
-            open_task: None,
+            open_task: rest.open_task,
         };
         prompts.begin_with(first);
         prompts
@@ -274,7 +278,7 @@ impl Prompts {
     pub(super) fn into_waiting(mut self) -> Rest {
         // Every process begins with it anyway.
         self.waiting.retain(|item| !matches!(item, Item::First(_)));
-        Rest { failed: None, waiting: self.waiting }
+        Rest { failed: None, waiting: self.waiting, notes: self.notes, open_task: self.open_task }
     }
 
     /// Takes what was not processed, in order. What failed last comes first.
@@ -285,11 +289,11 @@ impl Prompts {
         match waiting.pop_front() {
             Some(Item::Message(failed)) => {
                 waiting.retain(|item| !matches!(item, Item::Message(_)));
-                Rest { failed: Some(failed), waiting }
+                Rest { failed: Some(failed), waiting, ..Rest::default() }
             }
             Some(other) => {
                 waiting.push_front(other);
-                Rest { failed: None, waiting }
+                Rest { waiting, ..Rest::default() }
             }
             None => Rest::default(),
         }

@@ -50,6 +50,11 @@ impl Reminders {
         }
     }
 
+    /// Returns the request that may be pending, if there is one.
+    pub(super) fn open_request(&self) -> Option<&str> {
+        self.open.as_ref().map(|open| open.request_id.as_str())
+    }
+
     /// Waits until a reminder is due, and returns its request. Waits forever if none is to come. Cancel-safe.
     pub(super) async fn next(&mut self) -> String {
         loop {

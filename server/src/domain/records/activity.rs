@@ -17,6 +17,9 @@ pub struct ActivityRecord {
     pub life: Used,
     /// What all lives before it have used.
     pub earlier: Used,
+    /// What that life has used of a model of which the price is not known yet.
+    #[serde(default, skip_serializing_if = "Used::is_none")]
+    pub unpriced: Used,
     /// The turns of that life that have failed in a row. `None` if its latest turn has not failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Failed>,
@@ -170,6 +173,11 @@ impl Used {
             output_tokens: combine(self.output_tokens, other.output_tokens),
             cost_usd_micros: combine(self.cost_usd_micros, other.cost_usd_micros),
         }
+    }
+
+    /// Returns whether nothing was used.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Returns how many tokens were read and written.
