@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .btree_map(".teamwire.v1.SpawnRequest")
         .btree_map(".teamwire.v1.SpawnTerms")
         .btree_map(".teamwire.v1.HostOffer")
-        // Runners keep it in their files.
+        // Runners keep it in their files, and coordinators in their records.
         .type_attribute(".teamwire.v1.Usage", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
         .extern_path(".teamwire.v1.Reason", "crate::Reason")
         .skip_debug(codegen::redact::secret_messages(&pool).iter().map(|message| format!(".{}", message.full_name())))

@@ -114,7 +114,7 @@ impl Incarnation<'_> {
         let kept = path(self.config, &self.joined).and_then(|path| read(&path));
         let kept = kept.filter(|kept| kept.address == self.config.address);
         let left = kept.map(|kept| kept.unreported(&self.joined)).unwrap_or_default();
-        if left != v1::Usage::default() {
+        if !left.is_none() {
             self.report_left_usage(left);
             // This runner may be killed as well, before the report arrives.
             self.keep_program_session();
@@ -186,6 +186,7 @@ mod tests {
         let prompted = resumed(kept(3, |later| later.prompt = "another".to_owned())).expect("resumed");
         assert!(!prompted.is_begun, "a new prompt is handed over");
     }
+
     #[test]
     fn a_later_life_reports_what_its_coordinator_does_not_know() {
         let used = |input_tokens| v1::Usage { input_tokens, ..v1::Usage::default() };

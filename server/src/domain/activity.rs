@@ -10,7 +10,7 @@ use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
     price::Prices,
-    records::{ActivityRecord, Failed, LastTurnRecord, Program, TeamRecord, ToolCall, Used},
+    records::{ActivityRecord, Failed, LastTurnRecord, Program, TeamRecord, ToolCall},
     spending, streams,
     time::{duration_ms, timestamp},
     topics::Topic,
@@ -49,7 +49,7 @@ pub fn report(
     who: &CallerCredentials,
     request: &v1::ReportActivityRequest,
     kept: Extent,
-) -> Result<(Used, Vec<v1::BudgetUse>), RuleError> {
+) -> Result<(v1::Usage, Vec<v1::BudgetUse>), RuleError> {
     let (team, name) = identity::member_process(tx, who, Admit::Stopping)?;
     // The number of lines is bounded.
     tx.needs_no_room();
@@ -58,7 +58,7 @@ pub fn report(
     let before = tx.read::<ActivityRecord>(name.folded())?.as_deref().cloned().unwrap_or_default().in_life(incarnation);
     let is_repeated = key.is_some() && before.last_key.as_deref() == key;
     if is_repeated || tx.ctx.store_is_full {
-        return Ok((Used::default(), spending::spend(tx, &before, Used::default())?));
+        return Ok((v1::Usage::default(), spending::spend(tx, &before, v1::Usage::default())?));
     }
     let failed = match &request.failed_turns {
         None => before.failed.clone(),
@@ -78,24 +78,23 @@ pub fn report(
         turn_ended(tx, &name, incarnation, reported, &model)?;
     }
     append(tx, &name, incarnation, &request.lines, kept);
-    let used = life.each(before.life, u64::saturating_sub);
+    let used = life.since(before.life);
     Ok((used, spending::spend(tx, &record, used)?))
 }
 
 /// Returns what a life has used after a report, and which of its tokens wait for a price. Each token costs what the model
 /// costs that the program uses when it is reported.
-fn count(prices: &Prices, model: &str, before: &ActivityRecord, usage: Option<&v1::Usage>) -> (Used, Used) {
-    let reported = usage.map(Used::from);
-    let life = reported.map_or(before.life, |reported| before.life.each(reported, u64::max));
-    if reported.is_some_and(|reported| reported.cost_usd_micros > 0) {
+fn count(prices: &Prices, model: &str, before: &ActivityRecord, usage: Option<&v1::Usage>) -> (v1::Usage, v1::Usage) {
+    let life = usage.map_or(before.life, |usage| before.life.each(*usage, u64::max));
+    if usage.is_some_and(|usage| usage.cost_usd_micros > 0) {
         // The program knows what it costs.
-        return (life, Used::default());
+        return (life, v1::Usage::default());
     }
-    let unpriced = before.unpriced.each(life.each(before.life, u64::saturating_sub), u64::saturating_add);
+    let unpriced = before.unpriced.plus(life.since(before.life));
     match prices.cost(model, unpriced) {
         Some(cost) => {
             let cost_usd_micros = life.cost_usd_micros.saturating_add(cost);
-            (Used { cost_usd_micros, ..life }, Used::default())
+            (v1::Usage { cost_usd_micros, ..life }, v1::Usage::default())
         }
         None => (life, unpriced),
     }
@@ -130,7 +129,7 @@ fn turn_ended(
         final_text: cut_middle(&reported.final_text, FINAL_TEXT_BYTES_MAX),
         tool_calls: reported.tool_calls,
         files: reported.files.iter().take(FILES_MAX).map(|file| cut(file, FILE_CHARS_MAX)).collect(),
-        used: tx.ctx.limits.prices.complete(model, reported.usage.as_ref().map(Used::from).unwrap_or_default()),
+        used: tx.ctx.limits.prices.complete(model, reported.usage.unwrap_or_default()),
         cut_short: cut(&reported.cut_short, LINE_CHARS_MAX),
     };
     tx.put(name.folded(), &record);

@@ -1,6 +1,6 @@
 //! What models cost, for programs that report tokens and no cost.
 
-use super::records::Used;
+use teamwire_proto::v1::Usage;
 
 /// The most that a million tokens may cost, in US dollars.
 const USD_MAX: f64 = 100_000.0;
@@ -31,14 +31,14 @@ impl Prices {
     }
 
     /// Returns the cost of these tokens in millionths of a US dollar. `None` if the price of the model is not known.
-    pub fn cost(&self, model: &str, tokens: Used) -> Option<u64> {
+    pub fn cost(&self, model: &str, tokens: Usage) -> Option<u64> {
         self.0.iter().find(|price| price.is_of(model)).map(|price| price.cost(tokens))
     }
 
     /// Returns what was used, with its cost if the program has reported none and the price of its model is known.
-    pub fn complete(&self, model: &str, used: Used) -> Used {
+    pub fn complete(&self, model: &str, used: Usage) -> Usage {
         let cost = self.cost(model, used).filter(|_| used.cost_usd_micros == 0);
-        cost.map_or(used, |cost_usd_micros| Used { cost_usd_micros, ..used })
+        cost.map_or(used, |cost_usd_micros| Usage { cost_usd_micros, ..used })
     }
 }
 
@@ -65,7 +65,7 @@ impl Price {
     }
 
     /// Returns the cost in millionths of a US dollar.
-    fn cost(&self, used: Used) -> u64 {
+    fn cost(&self, used: Usage) -> u64 {
         let fresh = used.input_tokens.saturating_sub(used.cached_input_tokens);
         let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
         let sum = of(fresh, self.input)
@@ -87,14 +87,14 @@ mod tests {
     fn the_first_price_that_fits_completes_what_a_program_does_not_report() {
         let prices = prices(&["gpt-5.2 2 1 8", "GPT-5* 1.25 0.125 10"]).unwrap();
         let used =
-            Used { input_tokens: 1_000_000, cached_input_tokens: 400_000, output_tokens: 100_000, ..Used::default() };
+            Usage { input_tokens: 1_000_000, cached_input_tokens: 400_000, output_tokens: 100_000, ..Usage::default() };
         let cost = |model: &str| prices.complete(model, used).cost_usd_micros;
         assert_eq!(cost("gpt-5.2"), 1_200_000 + 400_000 + 800_000);
         assert_eq!(cost("gpt-5.2-codex"), 750_000 + 50_000 + 1_000_000);
         assert_eq!((cost("other"), cost("")), (0, 0));
-        let reported = Used { cost_usd_micros: 7, ..used };
+        let reported = Usage { cost_usd_micros: 7, ..used };
         assert_eq!(prices.complete("gpt-5.2", reported), reported, "the program knows better");
-        let one = Used { output_tokens: 1, ..Used::default() };
+        let one = Usage { output_tokens: 1, ..Usage::default() };
         assert_eq!(prices.complete("gpt-5.2", one).cost_usd_micros, 8);
     }
 
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_star_alone_fits_what_is_not_known() {
         let prices = prices(&["known 1 1 1", "* 2 2 2"]).unwrap();
-        let used = Used { input_tokens: 1_000_000, ..Used::default() };
+        let used = Usage { input_tokens: 1_000_000, ..Usage::default() };
         let cost = |model: &str| prices.complete(model, used).cost_usd_micros;
         assert_eq!((cost("known"), cost("other"), cost("")), (1_000_000, 2_000_000, 2_000_000));
     }

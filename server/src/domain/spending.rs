@@ -10,7 +10,7 @@ use teamwire_proto::{Reason, Refusal, name::Name, v1};
 
 use super::{
     identity::{self, Admit, CallerCredentials},
-    records::{ActivityRecord, Bound, TeamSpendingRecord, Used},
+    records::{ActivityRecord, Bound, TeamSpendingRecord},
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -42,10 +42,10 @@ pub fn set(
         None => {
             let names = team.members.iter().filter(|member| !member.is_host).map(|member| member.name.folded());
             tx.want::<ActivityRecord>(names.clone().map(str::to_owned))?;
-            let mut sum = Used::default();
+            let mut sum = v1::Usage::default();
             for name in names {
-                let total = tx.read::<ActivityRecord>(name)?.map_or_else(Used::default, |record| record.total());
-                sum = sum.each(total, u64::saturating_add);
+                let total = tx.read::<ActivityRecord>(name)?.map_or_else(v1::Usage::default, |record| record.total());
+                sum = sum.plus(total);
             }
             sum
         }
@@ -61,11 +61,11 @@ pub fn set(
 }
 
 /// Adds what a member has used to what the team has used. Returns the budgets that bind the member.
-pub fn spend(tx: &mut Tx<'_>, member: &ActivityRecord, used: Used) -> Result<Vec<v1::BudgetUse>, RuleError> {
+pub fn spend(tx: &mut Tx<'_>, member: &ActivityRecord, used: v1::Usage) -> Result<Vec<v1::BudgetUse>, RuleError> {
     let own = member.budget.map(|budget| shown(false, budget, member.total()));
     let of_team = tx.read::<TeamSpendingRecord>("")?.map(|before| {
-        let record = TeamSpendingRecord { used: before.used.each(used, u64::saturating_add), ..*before };
-        if used != Used::default() {
+        let record = TeamSpendingRecord { used: before.used.plus(used), ..*before };
+        if !used.is_none() {
             tx.put("", &record);
         }
         shown(true, record.budget, record.used)
@@ -113,6 +113,6 @@ fn activity(tx: &mut Tx<'_>, name: &Name) -> Result<ActivityRecord, RuleError> {
     Ok(tx.read::<ActivityRecord>(name.folded())?.as_deref().cloned().unwrap_or_default())
 }
 
-fn shown(of_team: bool, budget: Bound, used: Used) -> v1::BudgetUse {
+fn shown(of_team: bool, budget: Bound, used: v1::Usage) -> v1::BudgetUse {
     v1::BudgetUse { of_team, budget: Some(budget.into()), cost_usd_micros: used.cost_usd_micros, tokens: used.tokens() }
 }

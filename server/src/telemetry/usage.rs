@@ -11,9 +11,9 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
-use teamwire_proto::name::Name;
+use teamwire_proto::{name::Name, v1};
 
-use crate::{domain::records::Used, store::Namespace};
+use crate::store::Namespace;
 
 /// What the tokens are that members have used.
 const TOKEN_KINDS: [&str; 3] = ["input", "cached_input", "output"];
@@ -62,7 +62,7 @@ impl Usage {
     pub(super) fn new(members_max: usize) -> Self {
         let usage = Self { members_max, ..Self::default() };
         if members_max == 0 {
-            usage.count(None, Used::default());
+            usage.count(None, v1::Usage::default());
         }
         usage
     }
@@ -86,7 +86,7 @@ impl Usage {
 
     /// Counts what a member has used. With the first report, which a program makes before its first turn, its series
     /// begin at zero.
-    pub(crate) fn add(&self, team: &Name, member: &Name, used: Used) {
+    pub(crate) fn add(&self, team: &Name, member: &Name, used: v1::Usage) {
         if self.members_max == 0 {
             return self.count(None, used);
         }
@@ -97,7 +97,7 @@ impl Usage {
     }
 
     /// Counts under these labels, or if `None`, under no names.
-    fn count(&self, labels: Option<&UsageLabels>, used: Used) {
+    fn count(&self, labels: Option<&UsageLabels>, used: v1::Usage) {
         #[allow(clippy::cast_precision_loss)]
         let dollars = used.cost_usd_micros as f64 / 1e6;
         match labels {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn add(metrics: &Metrics, team: &str, member: &str, turns: u64) {
-        metrics.usage.add(&name(team), &name(member), Used { turns, ..Used::default() });
+        metrics.usage.add(&name(team), &name(member), v1::Usage { turns, ..v1::Usage::default() });
     }
 
     /// Returns the labels and values of the series whose names begin with `teamwire_` and one of these.

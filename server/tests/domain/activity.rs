@@ -4,7 +4,7 @@ use teamwire_proto::{Reason, v1};
 use teamwire_server::{
     domain::{
         activity::{self, LINES_MAX},
-        records::{ActivityRecord, EndCause, Failed, Program, ToolCall, Used},
+        records::{ActivityRecord, EndCause, Failed, Program, ToolCall},
         topics::Topic,
     },
     store::{Extent, Txn, Write},
@@ -24,7 +24,7 @@ fn usage(turns: u64, cost_usd_micros: u64) -> v1::ReportActivityRequest {
     v1::ReportActivityRequest { usage, ..Default::default() }
 }
 
-fn report(world: &World, who: &str, request: &v1::ReportActivityRequest, kept: Extent) -> (Used, Txn) {
+fn report(world: &World, who: &str, request: &v1::ReportActivityRequest, kept: Extent) -> (v1::Usage, Txn) {
     let ((used, _), txn) = world.run(|tx| activity::report(tx, &caller(who), request, kept)).unwrap();
     (used, txn)
 }
@@ -177,7 +177,7 @@ fn a_full_store_drops_a_report_without_a_refusal() {
     world.ctx.store_is_full = true;
     let request = v1::ReportActivityRequest { usage: usage(1, 1).usage, ..lines(&["a"]) };
     let (used, txn) = report(&world, "ann", &request, NONE);
-    assert_eq!((used, txn.writes), (Used::default(), vec![]));
+    assert_eq!((used, txn.writes), (v1::Usage::default(), vec![]));
 }
 
 #[test]

@@ -119,11 +119,6 @@ impl PermissionRequests {
         if timeout(WITHDRAWAL_DEADLINE, withdrawing).await.is_err() {
             tracing::debug!("not every request of a process that is gone was withdrawn");
         }
-        while let Ok(answered) = self.answers.try_recv() {
-            if let Answered::Asked(id) = answered {
-                named.push(id);
-            }
-        }
         named.resize(self.unnamed, None);
         named
     }

@@ -58,7 +58,7 @@ impl Turns {
             final_text: cut_middle(end.final_text.trim(), FINAL_TEXT_BYTES_MAX),
             tool_calls: self.tool_calls,
             files: std::mem::take(&mut self.files),
-            usage: (used != v1::Usage::default()).then_some(used),
+            usage: used.nonzero(),
             cut_short: first_line(&end.cut_short, ACTIVITY_CHARS_MAX),
         };
         *self = Self { used: self.used, used_before: self.used, ..Self::default() };

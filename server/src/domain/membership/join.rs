@@ -125,7 +125,7 @@ pub fn join(
         None => {}
     }
     // A runner reports what the one before it has used and could not report any more.
-    let total_usage = tx.read::<ActivityRecord>(name.folded())?.and_then(|activity| activity.total().show());
+    let total_usage = tx.read::<ActivityRecord>(name.folded())?.and_then(|activity| activity.total().nonzero());
     let reply = v1::JoinResponse {
         team: Some(show_team(&team)),
         member: Some(v1::Member { total_usage, ..show_new_member(&team, &member, tx.ctx) }),

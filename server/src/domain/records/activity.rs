@@ -14,12 +14,12 @@ pub struct ActivityRecord {
     /// The idempotency key of its last report, if it had one.
     pub last_key: Option<String>,
     /// What that life has used.
-    pub life: Used,
+    pub life: v1::Usage,
     /// What all lives before it have used.
-    pub earlier: Used,
+    pub earlier: v1::Usage,
     /// What that life has used of a model of which the price is not known yet.
-    #[serde(default, skip_serializing_if = "Used::is_none")]
-    pub unpriced: Used,
+    #[serde(default, skip_serializing_if = "v1::Usage::is_none")]
+    pub unpriced: v1::Usage,
     /// The turns of that life that have failed in a row. `None` if its latest turn has not failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Failed>,
@@ -52,7 +52,7 @@ pub struct LastTurnRecord {
     /// The files that it changed.
     pub files: Vec<String>,
     /// What it used.
-    pub used: Used,
+    pub used: v1::Usage,
     /// Why it ended early. Empty if it did not.
     pub cut_short: String,
 }
@@ -70,7 +70,7 @@ impl LastTurnRecord {
             final_text: self.final_text.clone(),
             tool_calls: self.tool_calls,
             files: self.files.clone(),
-            usage: self.used.show(),
+            usage: self.used.nonzero(),
             cut_short: self.cut_short.clone(),
         }
     }
@@ -86,8 +86,8 @@ impl ActivityRecord {
     }
 
     /// Returns what all lives have used.
-    pub fn total(&self) -> Used {
-        self.earlier.each(self.life, u64::saturating_add)
+    pub fn total(&self) -> v1::Usage {
+        self.earlier.plus(self.life)
     }
 }
 
@@ -147,59 +147,6 @@ impl Failed {
     }
 }
 
-/// Counters of what programs have used. See `Usage` of the protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Used {
-    /// Turns.
-    pub turns: u64,
-    /// Tokens read.
-    pub input_tokens: u64,
-    /// Those of them that came from a cache.
-    pub cached_input_tokens: u64,
-    /// Tokens written.
-    pub output_tokens: u64,
-    /// The cost, in millionths of a US dollar.
-    pub cost_usd_micros: u64,
-}
-
-impl Used {
-    /// Combines each counter with that of another.
-    pub fn each(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
-        Self {
-            turns: combine(self.turns, other.turns),
-            input_tokens: combine(self.input_tokens, other.input_tokens),
-            cached_input_tokens: combine(self.cached_input_tokens, other.cached_input_tokens),
-            output_tokens: combine(self.output_tokens, other.output_tokens),
-            cost_usd_micros: combine(self.cost_usd_micros, other.cost_usd_micros),
-        }
-    }
-
-    /// Returns whether nothing was used.
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Returns how many tokens were read and written.
-    pub fn tokens(self) -> u64 {
-        self.input_tokens.saturating_add(self.output_tokens)
-    }
-
-    /// Returns the protocol form. `None` if nothing was used.
-    pub fn show(self) -> Option<v1::Usage> {
-        let Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros } = self;
-        let usage = v1::Usage { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros };
-        (self != Self::default()).then_some(usage)
-    }
-}
-
-impl From<&v1::Usage> for Used {
-    fn from(usage: &v1::Usage) -> Self {
-        let v1::Usage { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros } = *usage;
-        Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros }
-    }
-}
-
 /// How much may be used. Zero means any amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
@@ -225,7 +172,7 @@ impl Bound {
     }
 
     /// Returns the bound raised by itself until it is not used up.
-    pub fn above(self, used: Used) -> Self {
+    pub fn above(self, used: v1::Usage) -> Self {
         let above = |bound: u64, used: u64| match used.checked_div(bound) {
             Some(times @ 1..) => bound.saturating_mul(times.saturating_add(1)),
             _ => bound,
@@ -237,7 +184,7 @@ impl Bound {
     }
 
     /// Returns whether it is used up.
-    pub fn is_spent(self, used: Used) -> bool {
+    pub fn is_spent(self, used: v1::Usage) -> bool {
         (self.cost_usd_micros > 0 && used.cost_usd_micros >= self.cost_usd_micros)
             || (self.tokens > 0 && used.tokens() >= self.tokens)
     }

@@ -19,7 +19,7 @@ mod spending;
 mod team;
 mod transcript;
 
-pub use activity::{ActivityRecord, Bound, Failed, LastTurnRecord, Program, ToolCall, Used};
+pub use activity::{ActivityRecord, Bound, Failed, LastTurnRecord, Program, ToolCall};
 pub use alerts::{AlertSlot, AlertsRecord, OutgoingAlert};
 pub use audit::{ChainRecord, OperatorMarkRecord};
 pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
