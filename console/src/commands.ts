@@ -1,7 +1,7 @@
 /** What the command palette offers: pages, actions and members. */
 
 import { v1 } from "@teamwire/client";
-import { isLeading } from "./lib/rights.js";
+import { isLeading, mayWrite } from "./lib/rights.js";
 import { PAGES, route, type Page, type Params } from "./route.svelte.js";
 import { session } from "./session.svelte.js";
 import { team } from "./team.svelte.js";
@@ -50,11 +50,6 @@ export function members(): Command[] {
       .filter(({ name, state }) => mayWrite() && name !== own && state !== v1.MemberState.EXITED)
       .map(({ name }) => to(`Write to ${name}…`, "messages", { to: name })),
   ];
-}
-
-function mayWrite(): boolean {
-  const { caller } = session;
-  return !!caller && !caller.readOnly && caller.kind !== "observer";
 }
 
 function to(name: string, page: Page, params: Params, note = ""): Command {

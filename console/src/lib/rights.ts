@@ -10,6 +10,12 @@ export function isLeading(): boolean {
   return caller.kind === "operator" || (caller.kind === "member" && team.team?.lead === caller.member);
 }
 
+/** Returns whether the person may write messages. */
+export function mayWrite(): boolean {
+  const { caller } = session;
+  return !!caller && !caller.readOnly && caller.kind !== "observer";
+}
+
 /** Returns why the person may not do what only the lead and the operator may. Empty: the person may. */
 export function whyNotLead(): string {
   if (isLeading()) return "";
