@@ -293,6 +293,36 @@ export async function browser() {
 
 after(async () => await (await launched)?.close());
 
+/** Goes to a page by the navigation. @param {import("playwright-core").Page} page @param {string} name */
+export async function goTo(page, name) {
+  // The link to Approvals also says how many wait.
+  await page
+    .getByRole("navigation", { name: "Pages" })
+    .getByRole("link", { name: new RegExp(`^${name}`) })
+    .click();
+  await page.getByRole("heading", { level: 1, name }).waitFor();
+}
+
+/** Returns the card of a member or a host on the page Team. @param {import("playwright-core").Page} page @param {string} name */
+export const cardOf = (page, name) => page.getByRole("listitem", { name, exact: true });
+
+/** Has a host start a teammate, on the page Team. Returns when it works.
+ * @param {import("playwright-core").Page} page
+ * @param {{ name: string, profile: string, prompt: string, needsPlan?: boolean }} teammate */
+export async function spawnTeammate(page, { name, profile, prompt, needsPlan = false }) {
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Spawn…" }).click();
+  await dialog.getByLabel("Name").fill(name);
+  await dialog.getByRole("combobox", { name: /^Profile/ }).selectOption(profile);
+  await dialog.getByLabel("Instructions").fill(prompt);
+  if (needsPlan) await dialog.getByLabel("It needs an approved plan").check();
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+  await dialog.waitFor({ state: "detached" });
+  await cardOf(page, name)
+    .getByText(/^(active|idle)$/)
+    .waitFor();
+}
+
 /** @type {Promise<import("vite").ViteDevServer> | undefined} */
 let vite;
 

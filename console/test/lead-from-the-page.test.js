@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { Coordinator, open } from "./harness.js";
+import { cardOf, Coordinator, goTo, open, spawnTeammate } from "./harness.js";
 
 /**
  * What both teammates run. `careful` submits a plan for what its first message says, and after a rejection another one with the
@@ -49,14 +49,6 @@ test("a person leads a team from the page, from its creation to its deletion", {
   const { page, problems } = await open();
   await page.goto(`${coordinator.address}/#code=${await coordinator.code("operator")}`);
   const dialog = page.getByRole("dialog");
-  const goTo = async (/** @type {string} */ name) => {
-    // The link to Approvals also says how many wait.
-    await page
-      .getByRole("navigation", { name: "Pages" })
-      .getByRole("link", { name: new RegExp(`^${name}`) })
-      .click();
-    await page.getByRole("heading", { level: 1, name }).waitFor();
-  };
   await page.getByText("There is no team yet.").waitFor();
   await page.getByRole("button", { name: "Create a team…" }).click();
   await dialog.getByLabel("Name", { exact: true }).fill("acme");
@@ -79,27 +71,19 @@ test("a person leads a team from the page, from its creation to its deletion", {
     stubborn: [process.execPath, program, "stubborn"],
   };
   await coordinator.startHost("lab", commands, joinString, "claim = true");
-  const card = (/** @type {string} */ name) => page.getByRole("listitem", { name, exact: true });
-  await card("lab").getByText("0 of 4 slots taken").waitFor();
+  await cardOf(page, "lab").getByText("0 of 4 slots taken").waitFor();
 
   // Spawns two teammates: one that needs a plan, and one that does not.
-  const spawn = async (/** @type {string} */ name, /** @type {string} */ profile, /** @type {string} */ prompt) => {
-    await page.getByRole("button", { name: "Spawn…" }).click();
-    await dialog.getByLabel("Name").fill(name);
-    await dialog.getByRole("combobox", { name: /^Profile/ }).selectOption(profile);
-    await dialog.getByLabel("Instructions").fill(prompt);
-    if (profile === "careful") await dialog.getByLabel("It needs an approved plan").check();
-    await dialog.getByRole("button", { name: "Start", exact: true }).click();
-    await dialog.waitFor({ state: "detached" });
-    await card(name)
-      .getByText(/^(active|idle)$/)
-      .waitFor();
-  };
-  await spawn("ann", "careful", "You measure how fast the store is.");
-  await spawn("bob", "stubborn", "You take notes.");
+  await spawnTeammate(page, {
+    name: "ann",
+    profile: "careful",
+    prompt: "You measure how fast the store is.",
+    needsPlan: true,
+  });
+  await spawnTeammate(page, { name: "bob", profile: "stubborn", prompt: "You take notes." });
 
   // Gives each a task.
-  await goTo("Board");
+  await goTo(page, "Board");
   const create = async (/** @type {string} */ subject, /** @type {string} */ owner) => {
     await page.getByRole("button", { name: "New task" }).click();
     await dialog.getByLabel("Subject").fill(subject);
@@ -119,7 +103,7 @@ test("a person leads a team from the page, from its creation to its deletion", {
     .waitFor();
 
   // Rejects the plan with a reason, and approves the next, which differs in one line.
-  await goTo("Approvals");
+  await goTo(page, "Approvals");
   const request = page.getByRole("region", { name: "The request" });
   await request.getByText("Delete the data").waitFor();
   await request.getByRole("button", { name: /^Reject/ }).click();
@@ -143,14 +127,14 @@ test("a person leads a team from the page, from its creation to its deletion", {
     .first()
     .click();
   await request.getByText("approved by operator").waitFor();
-  await goTo("Board");
+  await goTo(page, "Board");
   await column("Done")
     .getByRole("link", { name: /Measure the store/ })
     .click();
   await page.locator(".result strong", { hasText: "41,000" }).waitFor();
 
   // Writes to both, and reads the receipts.
-  await goTo("Messages");
+  await goTo(page, "Messages");
   const rows = (/** @type {string} */ hasText) =>
     page.getByRole("list", { name: "History" }).getByRole("listitem").filter({ hasText });
   await page.getByRole("button", { name: "Write a message" }).click();
@@ -170,7 +154,7 @@ test("a person leads a team from the page, from its creation to its deletion", {
   assert.equal(await rows("redis-benchmark").count(), 0);
 
   // ann ends when it is asked. bob does not, and is stopped.
-  await goTo("Team");
+  await goTo(page, "Team");
   await page.getByRole("link", { name: "ann", exact: true }).click();
   const way = page.getByRole("list", { name: "Progress of its shutdown" });
   const ask = async () => {
@@ -180,13 +164,13 @@ test("a person leads a team from the page, from its creation to its deletion", {
   };
   await ask();
   await way.getByText("exit code 0").waitFor();
-  await goTo("Team");
+  await goTo(page, "Team");
   await page.getByRole("link", { name: "bob", exact: true }).click();
   await ask();
   await way.getByText("I like it here.").waitFor();
 
   // As long as bob is live, the team stays; the page says who is in the way.
-  await goTo("Access");
+  await goTo(page, "Access");
   const remove = async () => {
     await page.getByRole("button", { name: "Delete acme" }).click();
     await dialog.getByLabel("To confirm").fill("acme");
@@ -198,14 +182,14 @@ test("a person leads a team from the page, from its creation to its deletion", {
     .getByText(/^These are still live: bob \(\w+\)\./)
     .waitFor();
   await dialog.getByRole("button", { name: "Cancel" }).click();
-  await goTo("Team");
+  await goTo(page, "Team");
   await page.getByRole("link", { name: "bob", exact: true }).click();
   await page.getByRole("button", { name: "Stop by force…" }).click();
   await dialog.getByRole("button", { name: "Stop bob now" }).click();
   await way.getByText("Exited").waitFor();
 
   // No one has ever acted as the lead, so it is not in the way.
-  await goTo("Access");
+  await goTo(page, "Access");
   await remove();
   await page.getByText("There is no team yet.").waitFor();
   await page.getByText("Deleted the team acme.").waitFor();

@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { chmod, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { Coordinator, console_ } from "./harness.js";
+import { cardOf, console_, Coordinator, goTo, spawnTeammate } from "./harness.js";
 
 /** Submits a plan for its first message, and approves its shutdown. */
 const PLANNER = `
@@ -70,17 +70,9 @@ test("a person leads three agents from the page", { timeout: 300_000 }, async ()
   await coordinator.host("lab", { planner: [process.execPath, planner], coder: [coder] });
   const { page, problems } = await console_(coordinator, "lead", "#/team");
   const dialog = page.getByRole("dialog");
-  const card = (/** @type {string} */ name) => page.getByRole("listitem", { name, exact: true });
-  const goTo = async (/** @type {string} */ name) => {
-    await page
-      .getByRole("navigation", { name: "Pages" })
-      .getByRole("link", { name: new RegExp(`^${name}`) })
-      .click();
-    await page.getByRole("heading", { level: 1, name }).waitFor();
-  };
   const open = async (/** @type {string} */ name) => {
-    await goTo("Team");
-    await card(name).getByRole("link", { name, exact: true }).click();
+    await goTo(page, "Team");
+    await cardOf(page, name).getByRole("link", { name, exact: true }).click();
     await page.getByRole("heading", { level: 1, name }).waitFor();
   };
 
@@ -90,15 +82,7 @@ test("a person leads three agents from the page", { timeout: 300_000 }, async ()
     ["bob", "coder", "Then clean the directory."],
     ["cyd", "coder", "You review."],
   ]) {
-    await page.getByRole("button", { name: "Spawn…" }).click();
-    await dialog.getByLabel("Name").fill(name);
-    await dialog.getByRole("combobox", { name: /^Profile/ }).selectOption(profile);
-    await dialog.getByLabel("Instructions").fill(prompt);
-    await dialog.getByRole("button", { name: "Start", exact: true }).click();
-    await dialog.waitFor({ state: "detached" });
-    await card(name)
-      .getByText(/^(active|idle)$/)
-      .waitFor();
+    await spawnTeammate(page, { name, profile, prompt });
   }
 
   // Answers a plan and a permission, in the order in which they wait.
@@ -108,7 +92,7 @@ test("a person leads three agents from the page", { timeout: 300_000 }, async ()
     ["ann plan", "Write the parser"],
     ["bob permission", "make clean"],
   ]) {
-    await goTo("Team");
+    await goTo(page, "Team");
     await needs.getByRole("link", { name: new RegExp(`^${who}`) }).click();
     await request.getByText(what).first().waitFor();
     await request
@@ -127,7 +111,7 @@ test("a person leads three agents from the page", { timeout: 300_000 }, async ()
   await dialog.waitFor({ state: "detached" });
   await page.getByRole("textbox", { name: "Message" }).fill("Review it again.");
   await page.getByRole("button", { name: "Send", exact: true }).click();
-  await goTo("Team");
+  await goTo(page, "Team");
   await needs.getByRole("link", { name: /^cyd budget/ }).click();
   await request.getByLabel("Tokens to add").fill("50k");
   await request.getByRole("button", { name: "Approve", exact: true }).click();

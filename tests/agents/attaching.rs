@@ -22,10 +22,6 @@ fn attach(setup: &Setup, options: &[&str]) -> Terminal {
     setup.world.at_terminal_in(LEAD, &[&["attach", BACKEND], options].concat(), &environment)
 }
 
-fn trouble(setup: &Setup) -> String {
-    setup.world.member(BACKEND)["program"]["trouble"].as_str().unwrap_or_default().to_owned()
-}
-
 fn a_person_takes_over_in_mid_turn_and_gives_the_session_back(setup: Setup) {
     setup.on_shell("build it", "touch running; until [ -e go ]; do sleep 0.05; done");
     setup.model.add(Rule::when("xylophone").says("Remembered!"));
@@ -34,24 +30,14 @@ fn a_person_takes_over_in_mid_turn_and_gives_the_session_back(setup: Setup) {
     setup.await_file("running");
     let runner_program = backend.program();
     let mut terminal = attach(&setup, &[]);
-    eventually("the lead holds the session", || trouble(&setup).starts_with("held by lead").then_some(()));
+    eventually("the lead holds the session", || setup.trouble().starts_with("held by lead").then_some(()));
     assert!(!is_alive(runner_program));
     setup.send("and the docs");
     setup.send("and the tests");
     let refused = attach(&setup, &[]);
     let (code, shown) = refused.ends();
     assert!(code == Some(1) && shown.contains("lead has held this session"), "{code:?} {shown}");
-    let heard = || setup.model.requests().iter().any(|request| request.text.contains("xylophone")).then_some(());
-    let mut tries = 0;
-    eventually("the agent hears the person", || {
-        tries += 1;
-        if tries % 20 == 1 {
-            terminal.types("remember xylophone");
-        } else if tries % 20 == 10 {
-            terminal.types("\r");
-        }
-        heard()
-    });
+    setup.types(&mut terminal, "remember xylophone", "xylophone");
     terminal.shows("Remembered!");
     // The terminal is closed. The messages that came meanwhile arrive once, in order, and the agent knows what was said.
     terminal.signal(Signal::SIGHUP);
@@ -61,7 +47,7 @@ fn a_person_takes_over_in_mid_turn_and_gives_the_session_back(setup: Setup) {
     assert!(last.text.contains("xylophone"), "the agent does not know what was said: {}", last.text);
     let (docs, tests) = (last.text.find("and the docs").unwrap(), last.text.find("and the tests").unwrap());
     assert!(docs < tests);
-    assert_eq!(trouble(&setup), "");
+    assert_eq!(setup.trouble(), "");
     setup.shut_down(backend);
 }
 

@@ -20,10 +20,6 @@ fn asked(setup: &Setup) -> Vec<Value> {
     messages.filter(|message| message["type"] == "permission_request" && message["tool"] == "budget").collect()
 }
 
-fn trouble(setup: &Setup) -> String {
-    setup.world.member(BACKEND)["program"]["trouble"].as_str().unwrap_or_default().to_owned()
-}
-
 fn budget(setup: &Setup, options: &[&str]) {
     setup.world.cli(LEAD, &[&["budget", BACKEND], options].concat()).succeeds();
 }
@@ -40,7 +36,7 @@ fn a_member_stops_at_its_budget_and_goes_on_when_it_is_raised(setup: Setup) {
     let backend = setup.backend(&["--permissions", "allow"]);
     budget(&setup, &["--set", "5 tokens"]);
     let request = use_up(&setup);
-    eventually("it is paused", || trouble(&setup).starts_with("paused: ").then_some(()));
+    eventually("it is paused", || setup.trouble().starts_with("paused: ").then_some(()));
     let calls = setup.model.requests().len();
     setup.send("and the docs");
     let summary = asked(&setup)[0]["summary"].as_str().unwrap().to_owned();
@@ -51,7 +47,7 @@ fn a_member_stops_at_its_budget_and_goes_on_when_it_is_raised(setup: Setup) {
     setup.world.cli(LEAD, &["approve", &request, "--add", "1M tokens"]).succeeds();
     setup.await_receipt("and the docs", "processed");
     setup.await_receipt("build it", "processed");
-    eventually("it is no longer paused", || trouble(&setup).is_empty().then_some(()));
+    eventually("it is no longer paused", || setup.trouble().is_empty().then_some(()));
     assert_eq!(asked(&setup).len(), 1);
     assert!(setup.world.cli(LEAD, &["budget"]).succeeds().stdout.contains("1,000,005 tokens"));
     setup.shut_down(backend);
@@ -71,8 +67,8 @@ fn a_budget_in_us_dollars_holds_for_programs_that_report_only_tokens(setup: Setu
     let backend = setup.backend(&["--permissions", "allow"]);
     budget(&setup, &["--set", "0.00001 USD"]);
     let request = use_up(&setup);
-    eventually("it is paused", || trouble(&setup).starts_with("paused: ").then_some(()));
-    assert!(trouble(&setup).contains("0.00001 USD"), "{}", trouble(&setup));
+    eventually("it is paused", || setup.trouble().starts_with("paused: ").then_some(()));
+    assert!(setup.trouble().contains("0.00001 USD"), "{}", setup.trouble());
     let calls = setup.model.requests().len();
     setup.send("and the docs");
     setup.await_receipt("and the docs", "delivered");

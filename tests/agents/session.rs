@@ -9,7 +9,7 @@ use teamwire_scripted_model::Rule;
 
 use crate::{
     program::{self, Program},
-    setup::{Setup, approval},
+    setup::{Setup, approval, trouble},
     world::{FreshMachine, Terminal, eventually},
 };
 
@@ -34,10 +34,6 @@ fn run(terminal: Terminal) -> String {
     shown
 }
 
-fn trouble(machine: &FreshMachine, member: &str) -> String {
-    machine.member(member)["program"]["trouble"].as_str().unwrap_or_default().to_owned()
-}
-
 #[test]
 fn a_person_leads_three_agents_from_a_terminal() {
     let Some(setup) = Setup::with("claude") else { return };
@@ -50,6 +46,7 @@ fn a_person_leads_three_agents_from_a_terminal() {
     fs::create_dir(&project).unwrap();
     fs::write(project.join("team.toml"), TEAM).unwrap();
     let at = |arguments: &[&str]| machine.at_terminal(&project, arguments);
+    let trouble = |member: &str| trouble(&machine.member(member));
     let send = |to: &str, text: &str| _ = run(at(&["send", to, text]));
 
     setup.on_shell("build it", "echo built > made");
@@ -82,30 +79,20 @@ fn a_person_leads_three_agents_from_a_terminal() {
     // A budget that is used up, and raised.
     run(at(&["budget", "reviewer", "--set", "5 tokens"]));
     send("reviewer", "review it");
-    eventually("it is paused", || trouble(&machine, "reviewer").starts_with("paused: ").then_some(()));
+    eventually("it is paused", || trouble("reviewer").starts_with("paused: ").then_some(()));
     run(at(&["budget", "reviewer", "--add", "1M tokens"]));
-    eventually("it goes on", || trouble(&machine, "reviewer").is_empty().then_some(()));
+    eventually("it goes on", || trouble("reviewer").is_empty().then_some(()));
 
     let transcript = run(at(&["transcript", "backend"]));
     assert!(transcript.contains("echo built > made"), "{transcript}");
 
     // The person takes the backend over, says something, and closes the terminal.
     let mut terminal = at(&["attach", "backend"]);
-    eventually("it is held", || trouble(&machine, "backend").starts_with("held by lead").then_some(()));
-    let heard = || setup.model.requests().iter().any(|request| request.text.contains("xylophone")).then_some(());
-    let mut tries = 0;
-    eventually("the agent reads what the person types", || {
-        tries += 1;
-        match tries % 20 {
-            1 => terminal.types("remember xylophone"),
-            10 => terminal.types("\r"),
-            _ => {}
-        }
-        heard()
-    });
+    eventually("it is held", || trouble("backend").starts_with("held by lead").then_some(()));
+    setup.types(&mut terminal, "remember xylophone", "xylophone");
     terminal.shows("Remembered!");
     terminal.signal(Signal::SIGHUP);
-    eventually("it has its session back", || trouble(&machine, "backend").is_empty().then_some(()));
+    eventually("it has its session back", || trouble("backend").is_empty().then_some(()));
 
     for _ in 0..3 {
         setup.model.add(approval());

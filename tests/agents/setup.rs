@@ -8,7 +8,7 @@ use teamwire_scripted_model::{Model, Rule};
 
 use crate::{
     program::{self, Program},
-    world::{LEAD, Output, Runner, World, eventually, is_alive},
+    world::{LEAD, Output, Runner, Terminal, World, eventually, is_alive},
 };
 
 /// The member that the scenarios are about.
@@ -103,6 +103,26 @@ impl Setup {
         fs::write(self.file(name), "").unwrap();
     }
 
+    /// Returns what keeps the backend from its work, as its lead sees it. Empty means nothing.
+    pub(crate) fn trouble(&self) -> String {
+        trouble(&self.world.member(BACKEND))
+    }
+
+    /// Has a person type a text at the terminal of a program until the model reads a word of it: a program drops what is
+    /// typed before it is ready.
+    pub(crate) fn types(&self, terminal: &mut Terminal, text: &str, word: &str) {
+        let mut tries = 0;
+        eventually("the agent reads what the person types", || {
+            tries += 1;
+            match tries % 20 {
+                1 => terminal.types(text),
+                10 => terminal.types("\r"),
+                _ => {}
+            }
+            self.model.requests().iter().any(|request| request.text.contains(word)).then_some(())
+        });
+    }
+
     /// Ends the backend as its lead asks it to, with the model approving. Asserts that no process of it is left.
     #[track_caller]
     pub(crate) fn shut_down(&self, backend: Runner) -> Output {
@@ -113,6 +133,11 @@ impl Setup {
         assert_eq!(backend.exit(), 0);
         output
     }
+}
+
+/// Returns what keeps a member from its work, as it is shown. Empty means nothing.
+pub(crate) fn trouble(member: &Value) -> String {
+    member["program"]["trouble"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Returns the rule by which the model approves a shutdown, with the input that the request's text shows.
