@@ -49,7 +49,7 @@ const SERVER_PARTS: [(&str, &[&str]); 13] = [
 ];
 
 /// The modules of the crate that runs agents, and what each may name besides itself.
-const AGENTS_PARTS: [(&str, &[&str]); 20] = [
+const AGENTS_PARTS: [(&str, &[&str]); 21] = [
     ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process", "transcript"]),
     ("installed", &["adapters", "process"]),
     (
@@ -86,7 +86,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 20] = [
     ("attach", &["process"]),
     ("line_protocol", &["agent_text", "visible"]),
     ("mcp", &["agent_text", "hooks", "line_protocol", "pending_replies", "visible"]),
-    ("host", &["process", "tls_environment"]),
+    ("host", &["process", "tls_environment", "work"]),
     ("process", &["config", "event", "exit"]),
     ("config", &["agent_text", "event"]),
     ("hooks", &["agent_text", "setup", "visible"]),
@@ -99,6 +99,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 20] = [
     ("tls_environment", &[]),
     ("transcript", &[]),
     ("visible", &[]),
+    ("work", &["process"]),
 ];
 
 /// The modules of the binary, and what each may name besides itself.

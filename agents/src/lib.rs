@@ -18,7 +18,8 @@
 //! | `config`, `event`, `exit` | what a runner is given, what it reports, and how it ends | [`agent_text`] |
 //! | `hurry` | how a runner ends without a grace period | |
 //! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `line_protocol`, `pending_replies`, [`agent_text`], [`visible`] |
-//! | [`host`] | starts members on this machine when the lead orders them | `process`, `tls_environment` |
+//! | [`host`] | starts members on this machine when the lead orders them | `process`, `tls_environment`, [`work`] |
+//! | [`work`] | what members change in git repositories | `process` |
 //! | [`transcript`] | what an agent was given, wrote and did, in files | |
 //! | `tls_environment` | the environment variables for TLS | |
 //! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`], [`visible`] |
@@ -66,6 +67,7 @@ pub mod setup;
 mod tls_environment;
 pub mod transcript;
 pub mod visible;
+pub mod work;
 
 pub use self::{
     config::{

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::git::Git;
+use crate::work::Git;
 
 /// The modes of a committed file that is executable, and of a symbolic link.
 const EXECUTABLE: &[u8] = b"100755";

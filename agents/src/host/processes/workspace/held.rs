@@ -10,10 +10,8 @@ use std::{
     path::Path,
 };
 
-use super::{
-    files::{self, shown},
-    git::{Git, Registration},
-};
+use super::files::{self, shown};
+use crate::work::{Git, Registration};
 
 /// What git leaves in a worktree's own directory while an operation is half done.
 const HALF_DONE: [&str; 12] = [

@@ -5,10 +5,8 @@
 //! | `worktree` | makes a worktree, checks it before each start, and removes it |
 //! | `held` | finds what only a worktree holds, so that nothing is removed with it |
 //! | `files` | compares a worktree's files with its last commit, byte by byte |
-//! | `git` | runs git |
 
 mod files;
-mod git;
 mod held;
 mod worktree;
 

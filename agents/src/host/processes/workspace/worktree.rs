@@ -17,11 +17,11 @@ use tokio::{
     time::sleep,
 };
 
-use super::{
-    git::{Git, Registration},
-    held::Search,
+use super::held::Search;
+use crate::{
+    host::StartError,
+    work::{Git, Registration},
 };
-use crate::host::StartError;
 
 /// The file in a repository that is locked while a host adds or removes a worktree.
 const LOCK: &str = "teamwire.lock";

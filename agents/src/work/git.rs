@@ -37,22 +37,22 @@ const OVERRIDES: [&str; 9] = [
 
 /// What git knows about a worktree.
 #[derive(Debug)]
-pub(super) struct Registration {
+pub(crate) struct Registration {
     /// The directory in the repository with what belongs to this worktree alone.
-    pub(super) git_directory: PathBuf,
+    pub(crate) git_directory: PathBuf,
     /// The repository's own directory.
-    pub(super) common_directory: PathBuf,
+    pub(crate) common_directory: PathBuf,
 }
 
 /// A git command.
 #[derive(Debug)]
-pub(super) struct Git {
+pub(crate) struct Git {
     command: Command,
 }
 
 impl Git {
     /// Prepares a command in a directory, as the user's own settings have it.
-    pub(super) fn at(directory: &Path) -> Self {
+    pub(crate) fn at(directory: &Path) -> Self {
         let mut command = Command::new("git");
         command.arg("-C").arg(directory).stdin(Stdio::null()).kill_on_drop(true);
         // They would name another repository, other objects or other settings.
@@ -66,7 +66,7 @@ impl Git {
 
     /// Prepares a command that sees and shows everything, whatever the user's settings are, and changes nothing by
     /// itself.
-    pub(super) fn truthful(directory: &Path) -> Self {
+    pub(crate) fn truthful(directory: &Path) -> Self {
         let mut git = Self::at(directory);
         git.command.args(["--no-replace-objects", "--no-optional-locks"]);
         git.command.env("GIT_GRAFT_FILE", "/dev/null");
@@ -77,24 +77,24 @@ impl Git {
     }
 
     /// Lets it use another index than the worktree's.
-    pub(super) fn with_index(mut self, index: &Path) -> Self {
+    pub(crate) fn with_index(mut self, index: &Path) -> Self {
         self.command.env("GIT_INDEX_FILE", index);
         self
     }
 
     /// Lets it fill a directory that is not a worktree yet.
-    pub(super) fn filling(mut self, root: &Path, git_directory: &Path) -> Self {
+    pub(crate) fn filling(mut self, root: &Path, git_directory: &Path) -> Self {
         self.command.arg("--git-dir").arg(git_directory).arg("--work-tree").arg(root);
         self
     }
 
     /// Runs it. Returns its output or, if it fails, the last lines of its errors.
-    pub(super) async fn run(self, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) async fn run(self, arguments: &[&str]) -> Result<String, String> {
         Ok(String::from_utf8_lossy(&self.bytes(arguments, b"").await?).into_owned())
     }
 
     /// Runs it with an input. Returns its output as [`Git::run`] does.
-    pub(super) async fn bytes(mut self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
+    pub(crate) async fn bytes(mut self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
         self.command.args(arguments);
         match timeout(PATIENCE, output(self.command, input)).await {
             Ok(Ok(output)) if output.status.success() => Ok(output.stdout),
