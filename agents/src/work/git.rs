@@ -1,7 +1,10 @@
 //! Runs git.
 
 use std::{
-    env, io,
+    env,
+    ffi::OsStr,
+    fs::File,
+    io,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     time::Duration,
@@ -53,7 +56,11 @@ pub(crate) struct Git {
 impl Git {
     /// Prepares a command in a directory, as the user's own settings have it.
     pub(crate) fn at(directory: &Path) -> Self {
-        let mut command = Command::new("git");
+        Self::program(OsStr::new("git"), directory)
+    }
+
+    fn program(program: &OsStr, directory: &Path) -> Self {
+        let mut command = Command::new(program);
         command.arg("-C").arg(directory).stdin(Stdio::null()).kill_on_drop(true);
         // They would name another repository, other objects or other settings.
         for (variable, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
@@ -67,7 +74,12 @@ impl Git {
     /// Prepares a command that sees and shows everything, whatever the user's settings are, and changes nothing by
     /// itself.
     pub(crate) fn truthful(directory: &Path) -> Self {
-        let mut git = Self::at(directory);
+        Self::truthful_program(OsStr::new("git"), directory)
+    }
+
+    /// Prepares a command as [`Git::truthful`] does, of another program than the `git` on the PATH.
+    pub(crate) fn truthful_program(program: &OsStr, directory: &Path) -> Self {
+        let mut git = Self::program(program, directory);
         git.command.args(["--no-replace-objects", "--no-optional-locks"]);
         git.command.env("GIT_GRAFT_FILE", "/dev/null");
         for setting in OVERRIDES {
@@ -79,6 +91,18 @@ impl Git {
     /// Lets it use another index than the worktree's.
     pub(crate) fn with_index(mut self, index: &Path) -> Self {
         self.command.env("GIT_INDEX_FILE", index);
+        self
+    }
+
+    /// Overrides a setting, written as `name=value`.
+    pub(crate) fn with_setting(mut self, setting: &str) -> Self {
+        self.command.args(["-c", setting]);
+        self
+    }
+
+    /// Sets a variable in its environment.
+    pub(crate) fn with_variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
         self
     }
 
@@ -94,18 +118,40 @@ impl Git {
     }
 
     /// Runs it with an input. Returns its output as [`Git::run`] does.
-    pub(crate) async fn bytes(mut self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
-        self.command.args(arguments);
-        match timeout(PATIENCE, output(self.command, input)).await {
-            Ok(Ok(output)) if output.status.success() => Ok(output.stdout),
-            Ok(Ok(output)) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let begin = said.ceil_char_boundary(said.len().saturating_sub(QUOTED_BYTES));
-                Err(said[begin..].trim().to_owned())
-            }
-            Ok(Err(error)) => Err(format!("git cannot be run: {error}")),
-            Err(_) => Err(format!("git did not end within {} s", PATIENCE.as_secs())),
-        }
+    pub(crate) async fn bytes(self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
+        let output = self.output(arguments, input).await?;
+        if output.status.success() { Ok(output.stdout) } else { Err(complaint(&output)) }
+    }
+
+    /// Runs it with an input. Returns what it wrote and how it ended, even if it failed.
+    pub(crate) async fn output(mut self, arguments: &[&str], input: &[u8]) -> Result<Output, String> {
+        self.command.args(arguments).stdout(Stdio::piped());
+        in_time(output(self.command, input)).await
+    }
+
+    /// Runs it, and writes its output into a file.
+    pub(crate) async fn write_to(mut self, arguments: &[&str], file: File) -> Result<(), String> {
+        self.command.args(arguments).stdout(Stdio::from(file));
+        let output = in_time(output(self.command, b"")).await?;
+        if output.status.success() { Ok(()) } else { Err(complaint(&output)) }
+    }
+}
+
+/// Returns the last lines of the errors of a git that has failed.
+pub(crate) fn complaint(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let begin = said.ceil_char_boundary(said.len().saturating_sub(QUOTED_BYTES));
+    match said[begin..].trim() {
+        "" => format!("it said nothing and ended with {}", output.status),
+        said => said.to_owned(),
+    }
+}
+
+async fn in_time(running: impl Future<Output = io::Result<Output>>) -> Result<Output, String> {
+    match timeout(PATIENCE, running).await {
+        Ok(Ok(output)) => Ok(output),
+        Ok(Err(error)) => Err(format!("git cannot be run: {error}")),
+        Err(_) => Err(format!("git did not end within {} s", PATIENCE.as_secs())),
     }
 }
 
@@ -115,7 +161,7 @@ async fn output(mut command: Command, input: &[u8]) -> io::Result<Output> {
     if !input.is_empty() {
         command.stdin(Stdio::piped());
     }
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (mut written, mut complained) = (Vec::new(), Vec::new());
     let status = {

@@ -18,7 +18,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use self::worktree::Worktree;
-use crate::host::StartError;
+use crate::{host::StartError, work::as_branch};
 
 /// Where the program of a member runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,18 +105,6 @@ impl Workspace {
             }
         }
     }
-}
-
-/// Returns a member's name as a part of a branch's name. Git refuses two dots in a row, and `.` or `.lock` at the end;
-/// `%` is in no member's name.
-fn as_branch(member: &str) -> String {
-    let mut name = member.replace("..", ".%2e");
-    for end in [".", ".lock"] {
-        if let Some(rest) = name.strip_suffix(end) {
-            name = format!("{rest}%2e{}", &end[1..]);
-        }
-    }
-    name
 }
 
 fn cannot_use(directory: &Path, error: &io::Error) -> StartError {

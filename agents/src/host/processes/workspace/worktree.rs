@@ -2,33 +2,24 @@
 //! elsewhere.
 
 use std::{
-    collections::HashMap,
-    fmt::Display,
-    fs::{self, File, TryLockError},
+    fs,
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
-    time::sleep,
-};
 
 use super::held::Search;
 use crate::{
     host::StartError,
-    work::{Git, Registration},
+    work::{Git, Registration, lock},
 };
 
 /// The file in a repository that is locked while a host adds or removes a worktree.
 const LOCK: &str = "teamwire.lock";
 
-/// How long to wait for that lock, and between two looks at it. One git command may take two minutes.
+/// How long to wait for that lock. One git command may take two minutes.
 const LOCK_PATIENCE: Duration = Duration::from_secs(150);
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The file among what git keeps of a worktree while its directory is made again.
 const RESTORING: &str = "teamwire-restoring";
@@ -56,7 +47,7 @@ impl Worktree {
             StartError::here_only(format!("git cannot make a worktree of {repository}.\n{why}"))
         };
         let common = self.common_directory().await.map_err(failed)?;
-        let _lock = lock(&common).await.map_err(failed)?;
+        let _lock = lock(&common, LOCK, LOCK_PATIENCE).await.map_err(failed)?;
         let mut registered = registered(root, &common);
         if let Some(half_made) = registered.take_if(|registered| is_half_made(registered)) {
             self.undo(root, &half_made).await.map_err(failed)?;
@@ -83,7 +74,7 @@ impl Worktree {
     /// Removes it, together with its branch, if git holds everything elsewhere. Returns why it stays.
     pub(super) async fn remove_if_held(&self, root: &Path) -> Result<(), String> {
         let common = self.common_directory().await?;
-        let _lock = lock(&common).await?;
+        let _lock = lock(&common, LOCK, LOCK_PATIENCE).await?;
         let registration = self.registration(root, &common).await?;
         let branch = format!("refs/heads/{}", self.branch);
         // Whatever it names would go with it.
@@ -203,29 +194,6 @@ fn registered(root: &Path, common: &Path) -> Option<PathBuf> {
 /// Returns whether git was killed while it made a worktree: until it is complete, git keeps it locked.
 fn is_half_made(registered: &Path) -> bool {
     fs::read_to_string(registered.join("locked")).is_ok_and(|reason| reason.trim() == "initializing")
-}
-
-/// Waits for the members of this host that came before, and until no other host adds or removes a worktree of this
-/// repository.
-async fn lock(common: &Path) -> Result<(OwnedMutexGuard<()>, File), String> {
-    static QUEUES: LazyLock<Mutex<HashMap<PathBuf, Arc<AsyncMutex<()>>>>> = LazyLock::new(Mutex::default);
-    let queue = Arc::clone(QUEUES.lock().entry(common.to_owned()).or_default());
-    let turn = queue.lock_owned().await;
-    let failed = |error: &dyn Display| format!("{LOCK} in {}: {error}", common.display());
-    let file = File::options().create(true).append(true).open(common.join(LOCK)).map_err(|error| failed(&error))?;
-    let began = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok((turn, file)),
-            Err(TryLockError::Error(error)) => return Err(failed(&error)),
-            Err(TryLockError::WouldBlock) if began.elapsed() >= LOCK_PATIENCE => {
-                let busy =
-                    format!("another host has been making or removing a worktree for {} s", LOCK_PATIENCE.as_secs());
-                return Err(failed(&busy));
-            }
-            Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE).await,
-        }
-    }
 }
 
 fn canonical(path: impl AsRef<Path>) -> PathBuf {

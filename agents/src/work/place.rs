@@ -1,0 +1,186 @@
+//! Finds the working tree that a directory is in, and its repository.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use super::git::{Git, complaint};
+
+/// A working tree of a git repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The top of the working tree.
+    pub root: PathBuf,
+    /// The directory with what git keeps for this working tree alone.
+    pub git_directory: PathBuf,
+    /// The repository's own directory, which all its working trees share.
+    pub common_directory: PathBuf,
+    program: OsString,
+}
+
+impl Place {
+    /// Finds the working tree that a directory is in. Returns `None` outside a repository and in a bare one.
+    pub async fn find(directory: &Path) -> Result<Option<Self>, String> {
+        Self::find_with(OsStr::new("git"), directory).await
+    }
+
+    /// Finds it as [`Place::find`] does, with another git than the one on the PATH. That git does everything else, too.
+    pub async fn find_with(program: &OsStr, directory: &Path) -> Result<Option<Self>, String> {
+        let failed = |why: String| format!("git rev-parse in {}: {why}", directory.display());
+        let ask = async |what: &str| {
+            let output = Git::truthful_program(program, directory).output(&["rev-parse", what], b"").await?;
+            if !output.status.success() {
+                return Err(complaint(&output));
+            }
+            Ok(OsStr::from_bytes(output.stdout.strip_suffix(b"\n").unwrap_or(&output.stdout)).to_owned())
+        };
+        match ask("--is-inside-work-tree").await {
+            Ok(answer) if answer == "true" => {}
+            Ok(_) => return Ok(None),
+            Err(why) if why.contains("not a git repository") => return Ok(None),
+            Err(why) => return Err(failed(why)),
+        }
+        // Before 2.31, git cannot print absolute paths.
+        let path = |answer: OsString| {
+            let path = directory.join(answer);
+            path.canonicalize().map_err(|error| failed(format!("{}: {error}", path.display())))
+        };
+        Ok(Some(Self {
+            root: path(ask("--show-toplevel").await.map_err(failed)?)?,
+            git_directory: path(ask("--git-dir").await.map_err(failed)?)?,
+            common_directory: path(ask("--git-common-dir").await.map_err(failed)?)?,
+            program: program.to_owned(),
+        }))
+    }
+
+    /// Returns what names the repository on every machine: the address of its remote `origin`, whatever protocol, user
+    /// and password lead there, or `root:` and the oldest commit without a parent that HEAD has. A remote that is a
+    /// directory names nothing on another machine. Returns `None` if there is no commit, or a shallow clone lacks it.
+    pub async fn repository_id(&self) -> Result<Option<String>, String> {
+        let remote = self.ask(&["remote", "get-url", "origin"]).await?;
+        if let Some(address) = remote.as_deref().and_then(normalised) {
+            return Ok(Some(address));
+        }
+        if self.head().await?.is_none() || self.run(&["rev-parse", "--is-shallow-repository"]).await?.trim() == "true" {
+            return Ok(None);
+        }
+        let roots = self.run(&["rev-list", "--max-parents=0", "--timestamp", "HEAD"]).await?;
+        let oldest = roots.lines().filter_map(|line| {
+            let (time, commit) = line.split_once(' ')?;
+            Some((time.parse::<u64>().ok()?, commit))
+        });
+        Ok(oldest.min().map(|(_, commit)| format!("root:{commit}")))
+    }
+
+    /// Returns the branch that is checked out. `None` if HEAD is detached.
+    pub async fn branch(&self) -> Result<Option<String>, String> {
+        Ok(branch_of(self.ask(&["symbolic-ref", "--quiet", "HEAD"]).await?))
+    }
+
+    /// Returns the commit that is checked out. `None` if there is none yet.
+    pub async fn head(&self) -> Result<Option<String>, String> {
+        self.commit("HEAD").await
+    }
+
+    /// Returns the branch that work is based on: the one that is checked out in the repository's main working tree, if
+    /// this is another one. Otherwise the remote's main branch, such as `origin/main`, if it is known.
+    pub async fn base_branch(&self) -> Result<Option<String>, String> {
+        if self.git_directory != self.common_directory {
+            let common = self.common_directory.display().to_string();
+            let main = format!("--git-dir={common}");
+            if let Some(branch) = branch_of(self.ask(&[&main, "symbolic-ref", "--quiet", "HEAD"]).await?) {
+                return Ok(Some(branch));
+            }
+        }
+        let remote = self.ask(&["symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"]).await?;
+        Ok(remote.and_then(|name| Some(name.strip_prefix("refs/remotes/")?.to_owned())))
+    }
+
+    /// Returns the id of the commit that a revision names. `None` if it names none.
+    pub(super) async fn commit(&self, revision: &str) -> Result<Option<String>, String> {
+        self.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{revision}^{{commit}}")]).await
+    }
+
+    /// Returns the id of the tree that a revision names.
+    pub(super) async fn tree(&self, revision: &str) -> Result<String, String> {
+        let tree = format!("{revision}^{{tree}}");
+        Ok(self.run(&["rev-parse", "--verify", "--end-of-options", &tree]).await?.trim().to_owned())
+    }
+
+    /// Returns the git that is used here.
+    pub(super) fn program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// Prepares a command that sees everything, and changes nothing by itself.
+    pub(super) fn git(&self) -> Git {
+        Git::truthful_program(&self.program, &self.root)
+    }
+
+    /// Prepares a command as [`Place::git`] does, in another directory.
+    pub(super) fn git_in(&self, directory: &Path) -> Git {
+        Git::truthful_program(&self.program, directory)
+    }
+
+    /// Runs a command. Returns its output.
+    pub(super) async fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        self.named(arguments, self.git().run(arguments).await)
+    }
+
+    /// Runs a command with an input. Returns its output.
+    pub(super) async fn feed(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
+        self.named(arguments, self.git().bytes(arguments, input).await)
+    }
+
+    /// Names the command and the repository in an error.
+    pub(super) fn named<T>(&self, arguments: &[&str], result: Result<T, String>) -> Result<T, String> {
+        result.map_err(|why| {
+            let name = arguments.iter().find(|argument| !argument.starts_with('-')).unwrap_or(&"");
+            format!("git {name} in {}: {why}", self.root.display())
+        })
+    }
+
+    /// Runs a command that fails if there is no answer. Returns the first line of its output.
+    async fn ask(&self, arguments: &[&str]) -> Result<Option<String>, String> {
+        let output: Output = self.named(arguments, self.git().output(arguments, b"").await)?;
+        let line = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned();
+        Ok((output.status.success() && !line.is_empty()).then_some(line))
+    }
+
+    /// Fails with what to do if git is too old to merge without a working tree.
+    pub(super) async fn require_merge_tree(&self, purpose: &str) -> Result<(), String> {
+        let version = self.run(&["version"]).await?;
+        let version = version.trim().trim_start_matches("git version ");
+        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
+        let known = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        if known >= (2, 38) {
+            return Ok(());
+        }
+        Err(format!("git 2.38 or later is needed for {purpose}; this is git {version}"))
+    }
+}
+
+fn branch_of(name: Option<String>) -> Option<String> {
+    Some(name?.strip_prefix("refs/heads/")?.to_owned())
+}
+
+/// Returns the host and the path of a remote's address. `None` if it is a directory.
+fn normalised(address: &str) -> Option<String> {
+    let (authority, path) = match address.split_once("://") {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("file") => return None,
+        Some((_, rest)) => rest.split_once('/')?,
+        // As git does: what has a slash before the colon is a path.
+        None => address.split_once(':').filter(|(host, _)| !host.contains('/') && !host.is_empty())?,
+    };
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match host.rsplit_once(':') {
+        Some((name, "22" | "80" | "443" | "9418")) => name,
+        _ => host,
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
+    let path = path.strip_suffix(".git").unwrap_or(path).trim_matches('/');
+    (!host.is_empty() && !path.is_empty()).then(|| format!("{}/{path}", host.to_ascii_lowercase()))
+}
