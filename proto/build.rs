@@ -4,7 +4,7 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 16] = [
     "access",
     "activity",
     "audit",
@@ -13,12 +13,14 @@ const FILES: [&str; 14] = [
     "host",
     "message",
     "options",
+    "query",
     "reason",
     "request",
     "task",
     "team",
     "transcript",
     "watch",
+    "work",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,8 +45,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .btree_map(".teamwire.v1.SpawnRequest")
         .btree_map(".teamwire.v1.SpawnTerms")
         .btree_map(".teamwire.v1.HostOffer")
-        // Runners keep it in their files, and coordinators in their records.
+        // Runners keep them in their files, or coordinators in their records.
         .type_attribute(".teamwire.v1.Usage", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
+        .type_attribute(".teamwire.v1.Work", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
         .extern_path(".teamwire.v1.Reason", "crate::Reason")
         .skip_debug(codegen::redact::secret_messages(&pool).iter().map(|message| format!(".{}", message.full_name())))
         .compile_fds(compiler.file_descriptor_set())?;

@@ -55,6 +55,12 @@ func (c *Client) AnswerPermission(ctx context.Context, requestID string, approve
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PermissionResponse{PermissionResponse: body}})
 }
 
+// AnswerReview approves or rejects the work of another member on a task. With commit, only if the review is of that commit.
+func (c *Client) AnswerReview(ctx context.Context, requestID string, approve bool, reason, commit string) (*v1.SendResponse, error) {
+	body := &v1.ReviewResponse{RequestId: requestID, Approve: &approve, Reason: reason, Commit: commit}
+	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_ReviewResponse{ReviewResponse: body}})
+}
+
 // WithdrawRequest withdraws a permission request of the caller's. Returns the request, unchanged if it was decided before.
 func (c *Client) WithdrawRequest(ctx context.Context, requestID string) (*v1.Request, error) {
 	request := &v1.WithdrawRequest{RequestId: requestID}

@@ -84,6 +84,7 @@ func isRead(method string) bool {
 		"/teamwire.v1.TaskService/ListTasks",
 		"/teamwire.v1.TeamService/ListTeams",
 		"/teamwire.v1.TeamService/ReadTranscript",
+		"/teamwire.v1.TeamService/ReadWork",
 		"/teamwire.v1.RequestService/WaitForDecision":
 		return true
 	}

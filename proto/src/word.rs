@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::{
     duration,
     v1::{
-        BudgetUse, DeadLetterCause, ExitReport, FailedTurns, MemberState, Message, Request, RequestKind, RunnerAction,
-        message::Body,
+        BudgetUse, DeadLetterCause, ExitReport, FailedTurns, MemberState, MergeForecast, Message, Request, RequestKind,
+        RunnerAction, Work, message::Body,
     },
     visible::ends_line,
 };
@@ -139,6 +139,38 @@ pub fn summary(message: &Message) -> String {
     }
 }
 
+/// Returns what a member's work is, in a clause: `2 commits on teamwire/backend, 3 files +40 -2, merges into main without conflicts`.
+pub fn work(work: &Work) -> String {
+    let mut parts = vec![match work.branch.as_str() {
+        "" => count(work.ahead.into(), "commit"),
+        branch => format!("{} on {}", count(work.ahead.into(), "commit"), one_line(branch)),
+    }];
+    parts.push(format!("{} +{} -{}", count(work.files.into(), "file"), work.insertions, work.deletions));
+    if work.uncommitted > 0 {
+        parts.push(format!("{} not committed", count(work.uncommitted.into(), "file")));
+    }
+    let base = if work.base_branch.is_empty() { "its base".to_owned() } else { one_line(&work.base_branch) };
+    parts.push(match work.forecast() {
+        MergeForecast::Clean => format!("merges into {base} without conflicts"),
+        MergeForecast::Conflicts => format!("conflicts with {base} in {}", paths(&work.conflicts)),
+        MergeForecast::Unspecified if work.detail.is_empty() => format!("no forecast for {base}"),
+        MergeForecast::Unspecified => one_line(&work.detail),
+    });
+    parts.join(", ")
+}
+
+/// How many paths are listed. Further ones are counted.
+const PATHS_MAX: usize = 5;
+
+/// Lists paths, each on one line.
+pub fn paths(paths: &[String]) -> String {
+    let shown: Vec<String> = paths.iter().take(PATHS_MAX).map(|path| one_line(path)).collect();
+    match paths.len().saturating_sub(PATHS_MAX) {
+        0 => shown.join(", "),
+        more => format!("{} and {}", shown.join(", "), count(more as u64, "more file")),
+    }
+}
+
 /// How many characters are shown of what a request says that has no summary.
 const SAID_CHARS_MAX: usize = 200;
 
@@ -147,6 +179,9 @@ const SAID_CHARS_MAX: usize = 200;
 pub fn asked_for(request: &Request) -> String {
     if request.kind() == RequestKind::Permission {
         return one_line(&permission(&request.tool, &request.content, &request.summary));
+    }
+    if request.kind() == RequestKind::Review {
+        return shorten(&one_line(&format!("task {}: {}", request.task_id, request.summary)), SAID_CHARS_MAX);
     }
     let summary = if request.summary.is_empty() { &request.content } else { &request.summary };
     let first = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

@@ -174,6 +174,10 @@ async fn answer(
             anstream::eprintln!("The plan of {}:\n{}", request.member, show::plain_lines(&request.content));
             ask(&format!("Approve the plan of {}?", request.member))?;
         }
+        RequestKind::Review if approve && asks(&request, yes, output) => {
+            anstream::eprintln!("{}", show::review_of(&request));
+            ask(&format!("Approve the work of {}?", request.member))?;
+        }
         _ => {}
     }
     let text = match text {
@@ -263,7 +267,7 @@ fn expect_kind(request: &v1::Request, kind: RequestKind, approve: bool) -> Resul
         RequestKind::Spawn | RequestKind::Unspecified => return Ok(()),
         RequestKind::PlanApproval => "plan ",
         RequestKind::Permission => "permission ",
-        RequestKind::Shutdown => "",
+        RequestKind::Shutdown | RequestKind::Review => "",
     };
     let verb = if approve { "approve" } else { "reject" };
     let (is, wanted) = (id::noun(request.kind()), id::noun(kind));

@@ -17,7 +17,7 @@ use crate::{
 /// How many requests are listed: the newest.
 const SHOWN_MAX: usize = 100;
 
-/// List requests (shutdowns, plans, permissions and orders), or wait for a decision
+/// List requests (shutdowns, plans, permissions, reviews and orders), or wait for a decision
 ///
 /// An order is approved when the teammate starts, and rejected if its host cannot start it. With --wait, the command
 /// also acknowledges the answer in your inbox, because its output shows the answer.
@@ -88,6 +88,7 @@ impl Requests {
                 RequestKind::Spawn => {
                     show::last_lines(&request).iter().for_each(|line| anstream::println!("    {line}"));
                 }
+                RequestKind::Review => anstream::println!("{}", show::review_of(&request)),
                 RequestKind::Permission => anstream::println!("{}", show::permission_in_full(&request)),
                 _ => {}
             }

@@ -193,6 +193,10 @@ fn present(caller: &Caller, request: &v1::Request, open: usize) {
         RequestKind::Permission => {
             (format!("{} asks for permission", request.member), show::permission_in_full(request))
         }
+        RequestKind::Review => {
+            let how = format!("To read the changes: teamwire work diff {}", request.member);
+            (format!("{} asks for a review", request.member), format!("{}\n{how}", show::review_of(request)))
+        }
         RequestKind::PlanApproval => {
             (format!("{} submits a plan", request.member), show::plain_lines(&request.content))
         }

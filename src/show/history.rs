@@ -141,6 +141,8 @@ fn task_event(event: &v1::TaskEvent) -> String {
         TaskEventKind::Updated => format!("{actor} updated {task}"),
         TaskEventKind::Assigned => format!("{actor} assigned {task} to {owner}"),
         TaskEventKind::Claimed => format!("{owner} claimed {task}"),
+        TaskEventKind::InReview => format!("{owner} completed {task}, which awaits its review"),
+        TaskEventKind::ReviewEnded => format!("{task} is no longer in review{detail}"),
         TaskEventKind::Completed => format!("{actor} completed {task}"),
         TaskEventKind::Released => format!("{actor} released {task}{detail}"),
         TaskEventKind::Lapsed => format!("{task} returned to the board from {owner}{detail}"),

@@ -11,7 +11,7 @@ use teamwire_proto::{
 
 use super::{
     bold, dim, paint, plain,
-    request::whole_permission,
+    request::{review_in_full, whole_permission},
     table,
     text::{date_and_time, precise},
     time,
@@ -94,6 +94,9 @@ pub(super) fn summary_and_content(message: &v1::Message) -> (String, String) {
             let member = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
             let whole = whole_permission(member, &asked.tool, &asked.detail, &asked.summary);
             (format!("{summary} ({})", message.request_id), whole)
+        }
+        Body::ReviewRequest(asked) => {
+            (format!("task {}: {summary} ({})", asked.task_id, message.request_id), review_in_full(asked))
         }
         Body::ShutdownRequest(_) | Body::PlanApprovalRequest(_) => {
             (format!("{summary} ({})", message.request_id), plain(body.text()))

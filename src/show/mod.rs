@@ -38,7 +38,7 @@ pub(crate) use self::{
     message::{delivery, delivery_json, message},
     request::{
         first_line_of_request, last_lines, order_in_full, permission_in_full, plain_lines, request_kind, request_text,
-        summary_of_request,
+        review_of, summary_of_request,
     },
     rule::{rule_sentence, rules},
     style::{bold, dim, paint, warn, warning},

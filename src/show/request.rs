@@ -1,4 +1,4 @@
-//! Shutdown requests, plans, permission requests, and orders.
+//! Shutdown requests, plans, permission requests, reviews, and orders.
 
 use teamwire_proto::{
     v1::{self, RequestKind, RequestState},
@@ -42,6 +42,33 @@ const GAP_CHARS_MAX: usize = 40;
 /// the member says about it.
 pub(crate) fn permission_in_full(request: &v1::Request) -> String {
     whole_permission(&request.member, &request.tool, &request.content, &request.summary)
+}
+
+/// Returns what there is to review, in full: the work, how to read it, and what its owner says of it.
+pub(crate) fn review_of(request: &v1::Request) -> String {
+    review_in_full(&v1::ReviewRequest {
+        task_id: request.task_id,
+        summary: request.summary.clone(),
+        result: request.content.clone(),
+        work: request.work.clone(),
+        merge_on_approval: request.merge_on_approval,
+        ..v1::ReviewRequest::default()
+    })
+}
+
+pub(super) fn review_in_full(asked: &v1::ReviewRequest) -> String {
+    let mut lines = vec![format!("Task {}: {}", asked.task_id, one_line(&asked.summary))];
+    if let Some(work) = &asked.work {
+        lines.push(format!("Work: {}", plain(&word::work(work))));
+        lines.push(format!("Commit: {}", one_line(&work.head)));
+        if asked.merge_on_approval {
+            lines.push("If you approve, that commit is merged.".to_owned());
+        }
+    }
+    if !asked.result.trim().is_empty() {
+        lines.push(format!("What its owner says of it:\n{}", plain_lines(&asked.result)));
+    }
+    lines.join("\n")
 }
 
 /// Returns a text of several lines, such as a plan, indented.
@@ -137,6 +164,7 @@ pub(crate) fn request_kind(kind: RequestKind) -> &'static str {
         RequestKind::Shutdown => "shutdown",
         RequestKind::PlanApproval => "plan",
         RequestKind::Permission => "permission",
+        RequestKind::Review => "review",
         RequestKind::Spawn => "spawn",
     }
 }

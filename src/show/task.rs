@@ -53,6 +53,17 @@ pub(crate) fn task(task: &v1::Task) {
     if !task.blocks.is_empty() {
         facts.push(format!("blocks {}", ids(&task.blocks)));
     }
+    if !task.paths.is_empty() {
+        let paths: Vec<String> = task.paths.iter().map(|path| plain(path)).collect();
+        facts.push(format!("changes {}{}", paths.join(", "), if task.exclusive { " exclusively" } else { "" }));
+    }
+    if !task.reviewer.is_empty() {
+        let merges = if task.merge_on_approval { ", then merged" } else { "" };
+        facts.push(format!("reviewed by {}{merges}", task.reviewer));
+    }
+    if !task.commit.is_empty() {
+        facts.push(format!("commit {}", plain(&task.commit)));
+    }
     if let Some(expires_at) = &task.claim_expires_at {
         facts.push(format!("claim expires {}", time(Some(expires_at))));
     }
@@ -77,6 +88,7 @@ fn task_status(status: TaskStatus) -> &'static str {
         TaskStatus::Unspecified => "unknown",
         TaskStatus::Pending => "pending",
         TaskStatus::InProgress => "in progress",
+        TaskStatus::InReview => "in review",
         TaskStatus::Completed => "completed",
         TaskStatus::Deleted => "deleted",
     }
@@ -87,6 +99,7 @@ fn task_style(task: &v1::Task) -> Style {
         TaskStatus::Pending if !task.waiting_for.is_empty() => dim(),
         TaskStatus::Pending => AnsiColor::Cyan.on_default(),
         TaskStatus::InProgress => AnsiColor::Green.on_default(),
+        TaskStatus::InReview => AnsiColor::Yellow.on_default(),
         TaskStatus::Completed | TaskStatus::Deleted | TaskStatus::Unspecified => dim(),
     }
 }

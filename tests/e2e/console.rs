@@ -355,7 +355,7 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
         ("TeamService/Leave", Who::Bob, Vec::new()),
         ("TeamService/Heartbeat", Who::Bob, Vec::new()),
         ("TeamService/ReportActivity", Who::Bob, Vec::new()),
-        ("TeamService/AnswerTranscriptQuery", Who::Bob, Vec::new()),
+        ("TeamService/AnswerQuery", Who::Bob, Vec::new()),
         (
             "TeamService/SetBudget",
             Who::Lead,

@@ -31,7 +31,7 @@ const FILES: [&str; 9] = [
 const CLIENTS: &str = "clients";
 
 /// The protocol's files, without their extension.
-const PROTOS: [&str; 14] = [
+const PROTOS: [&str; 16] = [
     "access",
     "activity",
     "audit",
@@ -40,12 +40,14 @@ const PROTOS: [&str; 14] = [
     "host",
     "message",
     "options",
+    "query",
     "reason",
     "request",
     "task",
     "team",
     "transcript",
     "watch",
+    "work",
 ];
 
 /// Generates everything.

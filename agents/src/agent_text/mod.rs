@@ -10,8 +10,10 @@ mod next_step;
 use std::fmt::Write;
 
 use teamwire_proto::{
+    name::LEAD_ALIAS,
     v1::{self, message::Body},
     visible::ends_line,
+    word,
 };
 
 pub use self::next_step::next_step;
@@ -67,8 +69,18 @@ pub fn delivered_message(message: &v1::Message, delivery_count: u32) -> String {
     text.replacen('>', &note, 1)
 }
 
+/// Returns a claimed task in the same form, for the agent that has claimed it.
+pub fn claim(claim: &v1::Claim, answer_with: AnswerWith) -> String {
+    let text = task(claim.task.as_ref().unwrap_or(&v1::Task::default()), answer_with);
+    let warnings: String = claim.warnings.iter().map(|warning| format!("{}\n", escaped(warning))).collect();
+    match text.split_once("\nSubject:\n") {
+        Some((ours, subject)) if !warnings.is_empty() => format!("{ours}\n{warnings}Subject:\n{subject}"),
+        _ => text,
+    }
+}
+
 /// Returns a task in the same form, for the agent that has claimed it.
-pub fn task(task: &v1::Task, answer_with: AnswerWith) -> String {
+fn task(task: &v1::Task, answer_with: AnswerWith) -> String {
     let id = task.id;
     let answers = match answer_with {
         AnswerWith::Command => format!(
@@ -80,6 +92,14 @@ pub fn task(task: &v1::Task, answer_with: AnswerWith) -> String {
             format!("When it is done, call TaskUpdate with {done}\nTo give it back: {give_back}")
         }
     };
+    let review = match task.reviewer.as_str() {
+        "" => String::new(),
+        reviewer => format!(
+            "Commit your work before you complete it: {} reviews that commit.\n",
+            if reviewer == LEAD_ALIAS { "the lead".to_owned() } else { escaped(reviewer) }
+        ),
+    };
+    let answers = format!("{review}{answers}");
     let says = format!("You have taken task {id}. {answers}\nSubject:\n{}", escaped(&task.subject));
     let body = with_text(says, "Description", &task.description);
     let summary = attribute(&format!("Task {id}: {}", task.subject));
@@ -273,6 +293,40 @@ fn summary_and_body(message: &v1::Message, sender: &str, answer_with: AnswerWith
             };
             (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Reason", &body.reason))
         }
+        Some(Body::ReviewRequest(body)) => {
+            let work = body.work.as_ref().map_or_else(String::new, |work| {
+                let (commit, sentence) = (attribute(&work.head), attribute(&word::work(work)));
+                format!("\nIts work: {sentence}\nCommit: {commit}\n{}", answer_with.read_work(&from, &commit))
+            });
+            let merges = match body.merge_on_approval {
+                true => "\nIf you approve, that commit is merged.",
+                false => "",
+            };
+            let asks = format!(
+                "{from} asks you to review its work on task {}. request_id: {id}{work}\n{}{merges}\nSubject:\n{}",
+                body.task_id,
+                answer_with.review(&id),
+                escaped(&body.summary),
+            );
+            (format!("Review of task {}", body.task_id), with_text(asks, "What it says of the result", &body.result))
+        }
+        Some(Body::ReviewResponse(body)) => {
+            let task = body.task_id;
+            let (summary, says) = match body.approve() {
+                true if body.merge => {
+                    ("Review approved", "approved your work, and its commit is being merged".to_owned())
+                }
+                true => ("Review approved", "approved your work".to_owned()),
+                false => (
+                    "Review rejected",
+                    format!(
+                        "rejected your work on task {task}. Change it, commit, and complete the task again: {}",
+                        answer_with.complete(task)
+                    ),
+                ),
+            };
+            (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Reason", &body.reason))
+        }
         Some(Body::Notice(body)) => {
             let kind = body.kind().as_str_name().trim_start_matches("NOTICE_KIND_").to_ascii_lowercase();
             let text = match body.count {
@@ -305,6 +359,31 @@ impl AnswerWith {
         match self {
             Self::Command => commands(id),
             Self::Tool => tool_inputs("permission_response", &format!(r#""request_id":"{id}""#)),
+        }
+    }
+
+    fn review(self, id: &str) -> String {
+        match self {
+            Self::Command => commands(id),
+            Self::Tool => tool_inputs("review_response", &format!(r#""request_id":"{id}""#)),
+        }
+    }
+
+    /// Says how to read a member's work at a commit, which is escaped, as is the name.
+    fn read_work(self, member: &str, commit: &str) -> String {
+        match self {
+            Self::Command => format!("To read the changes: teamwire work diff {member} --commit {commit}"),
+            Self::Tool => format!(
+                r#"To read the changes, call WorkDiff with {{"member":"{member}","commit":"{commit}"}}. Review only that commit."#
+            ),
+        }
+    }
+
+    /// Says how to complete a task.
+    fn complete(self, id: u64) -> String {
+        match self {
+            Self::Command => format!("teamwire task complete {id} --result \"the result\""),
+            Self::Tool => format!("call TaskUpdate with {}", task_inputs(id).0),
         }
     }
 

@@ -55,6 +55,12 @@ pub fn next_step(notice: &v1::Notice, answer_with: AnswerWith) -> String {
         (NoticeKind::WorkFailed, AnswerWith::Tool, Some(id)) => {
             format!("All of the task: call TaskGet with {{\"taskId\":\"{id}\"}}.")
         }
+        (NoticeKind::ReviewVoid, AnswerWith::Command, Some(id)) => {
+            format!("To complete it again: `teamwire task complete {id}`.")
+        }
+        (NoticeKind::ReviewVoid, AnswerWith::Tool, Some(id)) => {
+            format!("To complete it again, call TaskUpdate with {{\"taskId\":\"{id}\",\"status\":\"completed\"}}.")
+        }
         (NoticeKind::SpawnFailed, AnswerWith::Command, _) => {
             format!("See `teamwire requests {request}` and `teamwire hosts`.")
         }

@@ -25,6 +25,9 @@ const LINES_MAX: usize = 200;
 /// How many characters of a line are reported.
 const LINE_CHARS_MAX: usize = 500;
 
+/// How many changed files a report contains.
+const CHANGED_MAX: usize = 500;
+
 /// How many bytes of lines a report contains: well below what a coordinator accepts in one call.
 const REPORT_BYTES_MAX: usize = 128 * 1024;
 
@@ -70,6 +73,11 @@ impl Incarnation<'_> {
         self.record(Entry { kind: TranscriptKind::TurnEnded, text, usage, ..Entry::default() });
         let numbered = (self.turns, turn);
         self.reporter.waiting.send_modify(|waiting| waiting.turn = Some(numbered));
+    }
+
+    /// Returns what reports the member's work and the files that its program has changed.
+    pub(super) fn work_reporter(&self) -> WorkReporter {
+        WorkReporter(Arc::clone(&self.reporter.waiting))
     }
 
     /// Returns the budgets that bind the member, as the coordinator answers them.
@@ -177,6 +185,33 @@ impl ProgramState {
     }
 }
 
+/// Reports the member's work and the files that its program has changed.
+#[derive(Clone, Debug)]
+pub(super) struct WorkReporter(Arc<watch::Sender<UnreportedActivity>>);
+
+impl WorkReporter {
+    /// Reports files that the program has changed, by paths in the repository. Never waits.
+    pub(super) fn changed(&self, repository: &str, paths: Vec<String>) {
+        if paths.is_empty() {
+            return;
+        }
+        self.0.send_modify(|waiting| {
+            let empty = || v1::ChangedFiles { repository: repository.to_owned(), paths: Vec::new() };
+            let changed = waiting.changed.get_or_insert_with(empty);
+            for path in paths {
+                if changed.paths.len() < CHANGED_MAX && !changed.paths.contains(&path) {
+                    changed.paths.push(path);
+                }
+            }
+        });
+    }
+
+    /// Reports the member's work. Never waits. Replaces an earlier report that has not been sent.
+    pub(super) fn work(&self, work: v1::Work) {
+        self.0.send_modify(|waiting| waiting.work = Some(work));
+    }
+}
+
 /// Sends the reports of one incarnation.
 #[derive(Debug)]
 pub(super) struct ActivityReporter {
@@ -212,6 +247,10 @@ struct UnreportedActivity {
     program: Option<ProgramState>,
     /// A turn that has ended, and its number.
     turn: Option<(u64, EndedTurn)>,
+    /// Files that the program has changed.
+    changed: Option<v1::ChangedFiles>,
+    /// The member's work.
+    work: Option<v1::Work>,
     /// The runner wants to know the budgets.
     asks_for_budgets: bool,
     /// What was last to be reported of the program.
@@ -237,7 +276,8 @@ impl UnreportedActivity {
 
     fn is_empty(&self) -> bool {
         let has_news = self.usage.is_some() || self.failed_turns.is_some() || self.program.is_some();
-        self.lines.is_empty() && !has_news && self.turn.is_none() && !self.asks_for_budgets
+        let has_work = self.changed.is_some() || self.work.is_some();
+        self.lines.is_empty() && !has_news && !has_work && self.turn.is_none() && !self.asks_for_budgets
     }
 
     /// Takes out the contents of the next report.
@@ -262,6 +302,8 @@ impl UnreportedActivity {
             failed_turns: self.failed_turns.take(),
             program: self.program.take(),
             turn: self.turn.take(),
+            changed: self.changed.take(),
+            work: self.work.take(),
             idempotency_key: Uuid::now_v7().to_string(),
         }
     }
@@ -282,6 +324,8 @@ struct Report {
     failed_turns: Option<v1::FailedTurns>,
     program: Option<ProgramState>,
     turn: Option<(u64, EndedTurn)>,
+    changed: Option<v1::ChangedFiles>,
+    work: Option<v1::Work>,
     idempotency_key: String,
 }
 
@@ -298,6 +342,8 @@ impl Report {
             idempotency_key,
             program,
             turn,
+            changed: self.changed.clone(),
+            work: self.work.clone(),
         }
     }
 }

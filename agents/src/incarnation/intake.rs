@@ -21,7 +21,7 @@ impl Incarnation<'_> {
     pub(super) fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<IncarnationEvent> {
         match event {
             Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
-            Some(Ok(Event::TranscriptQuery(query))) => {
+            Some(Ok(Event::Query(query))) => {
                 self.answer_query(*query);
                 None
             }

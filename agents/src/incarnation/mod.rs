@@ -5,6 +5,7 @@
 //! and alternates between [`Incarnation::next`], which handles what the coordinator sends, and its own program.
 
 mod activity;
+mod answers;
 mod background;
 mod heartbeat;
 mod in_flight;
@@ -20,6 +21,7 @@ mod responder;
 mod task_claimer;
 mod transcript;
 mod welcome;
+mod work;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -36,7 +38,7 @@ use uuid::Uuid;
 
 use self::{
     activity::ActivityReporter, background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval,
-    own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
+    own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer, work::Tracker,
 };
 pub(crate) use self::{
     activity::{BudgetNews, EndedTurn, ProgramState},
@@ -119,7 +121,9 @@ pub(crate) struct Incarnation<'a> {
     /// What the processes before it have used in this life.
     used_earlier: v1::Usage,
     transcript: Option<Arc<Transcript>>,
-    /// Answers to those who read the transcript.
+    /// Follows the member's work in its repository. `None` if the program does not work in one.
+    work: Option<Arc<Tracker>>,
+    /// Answers to those who ask for what only the runner has.
     answers: JoinSet<()>,
     _heartbeat: Background<()>,
 }
@@ -187,6 +191,7 @@ impl<'a> Incarnation<'a> {
             used: v1::Usage::default(),
             used_earlier: v1::Usage::default(),
             transcript: transcript::open(config, &joined),
+            work: None,
             answers: JoinSet::new(),
             client,
             joined,

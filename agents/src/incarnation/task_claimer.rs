@@ -108,7 +108,9 @@ impl TaskClaimer {
                     match reply {
                         Ok(reply) if reply.claim_token == token => self.hold(task_id, token),
                         Ok(reply) => {
-                            let is_done = reply.task.is_some_and(|task| task.status() == TaskStatus::Completed);
+                            let is_done = reply.task.is_some_and(|task| {
+                                matches!(task.status(), TaskStatus::Completed | TaskStatus::InReview)
+                            });
                             return if is_done { Found::Closed(task_id) } else { Found::Lost(task_id) };
                         }
                         Err(error) if error.reason() == Some(Reason::TaskNotFound) => return Found::Closed(task_id),

@@ -120,7 +120,7 @@ pub(crate) fn task(claim: &v1::Claim) -> InputLine {
         "metadata": task.metadata.iter().collect::<BTreeMap<_, _>>(),
         "attempt": task.attempts,
         "claim_token": claim.token,
-        "text": agent_text::task(&task, AnswerWith::Command),
+        "text": agent_text::claim(claim, AnswerWith::Command),
     });
     InputLine { text: line(&json), message_id: String::new() }
 }
@@ -240,6 +240,6 @@ mod tests {
     }
 
     fn task_line(task: v1::Task) -> String {
-        super::task(&v1::Claim { task: Some(task), token: "t".into() }).text
+        super::task(&v1::Claim { task: Some(task), token: "t".into(), ..Default::default() }).text
     }
 }

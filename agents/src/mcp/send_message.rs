@@ -82,7 +82,8 @@ impl McpServer {
     /// message: recipient, content, summary. broadcast: content, summary; reaches everyone, so use it sparingly.
     /// shutdown_response: request_id, approve, content if you refuse; when you approve, your process ends.
     /// plan_approval_request: content is your plan. permission_request: tool, summary, content, and recipient if not the
-    /// lead. permission_response: request_id, approve, content if you refuse.
+    /// lead. permission_response: request_id, approve, content if you refuse. review_response: request_id, approve, content
+    /// if you refuse.
     #[tool(
         name = "SendMessage",
         input_schema = SCHEMA.clone(),

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, tool_router};
 use serde::Deserialize;
-use teamwire_client::{Error, v1};
+use teamwire_client::{
+    Error,
+    v1::{self, TaskStatus},
+};
+
+use crate::{agent_text::escaped, work};
 
 use super::{
     McpServer,
@@ -39,6 +44,12 @@ struct TaskUpdate {
     /// Tasks that wait for this one.
     #[serde(default, alias = "add_blocks")]
     add_blocks: Vec<TaskId>,
+    /// Files that it will also change: see TaskCreate.
+    #[serde(default, alias = "add_paths")]
+    add_paths: Vec<String>,
+    /// Who reviews the result: see TaskCreate. Empty: no one.
+    #[serde(default)]
+    reviewer: Option<String>,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
 }
@@ -103,10 +114,25 @@ impl McpServer {
             Some(Status::InProgress) => self.take(task_id, says).await?,
             Some(Status::Completed) => {
                 let claim_token = self.claim_token(task_id).await?;
-                let request =
-                    v1::CompleteTaskRequest { task_id, claim_token, result, ..v1::CompleteTaskRequest::default() };
+                let work = work::here().await;
+                let request = v1::CompleteTaskRequest {
+                    task_id,
+                    claim_token,
+                    result,
+                    work,
+                    ..v1::CompleteTaskRequest::default()
+                };
                 let reply = self.client.complete_task(request).await?;
-                says.push(format!("Completed {}", task_line(&reply.task.unwrap_or_default())));
+                let task = reply.task.unwrap_or_default();
+                says.push(match task.status() {
+                    TaskStatus::InReview => format!(
+                        "{} It is completed once {} approves it; the answer comes as a message. A newer commit on this branch \
+                         voids the review.",
+                        task_line(&task),
+                        task.reviewer
+                    ),
+                    _ => format!("Completed {}", task_line(&task)),
+                });
                 if !reply.unblocked.is_empty() {
                     says.push(format!("Ready now: {}", ids(&reply.unblocked)));
                 }
@@ -138,6 +164,7 @@ impl McpServer {
         }
         let claim = self.client.claim_task(task_id).await?.claim.unwrap_or_default();
         says.push(format!("You have taken {}", task_line(&claim.task.unwrap_or_default())));
+        says.extend(claim.warnings.iter().map(|warning| format!("Warning: {}", escaped(warning))));
         Ok(())
     }
 
@@ -156,6 +183,8 @@ fn edit(update: TaskUpdate) -> Option<v1::UpdateTaskRequest> {
         active_form: update.active_form,
         owner: update.owner,
         add_blocked_by: update.add_blocked_by.iter().map(|id| id.0).collect(),
+        add_paths: update.add_paths,
+        reviewer: update.reviewer,
         set_metadata: update.metadata.into_iter().collect(),
         ..v1::UpdateTaskRequest::default()
     };

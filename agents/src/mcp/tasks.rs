@@ -33,6 +33,19 @@ struct TaskCreate {
     /// The tasks that must be completed first.
     #[serde(default, alias = "blocked_by")]
     blocked_by: Vec<TaskId>,
+    /// Files that it will change, as paths or patterns below the root of the repository, such as src/**/*.rs. Taking a task
+    /// that overlaps with one in progress brings a warning.
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Refuse that instead, while the task is in progress.
+    #[serde(default)]
+    exclusive: bool,
+    /// Who reviews the result before the task counts as completed: a teammate, or team-lead. Default: no one.
+    #[serde(default)]
+    reviewer: String,
+    /// Merge the approved commit. Needs a reviewer.
+    #[serde(default, alias = "merge_on_approval")]
+    merge_on_approval: bool,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
 }
@@ -100,6 +113,10 @@ impl McpServer {
             owner: create.owner,
             blocked_by: create.blocked_by.iter().map(|id| id.0).collect(),
             metadata: create.metadata,
+            paths: create.paths,
+            exclusive: create.exclusive,
+            reviewer: create.reviewer,
+            merge_on_approval: create.merge_on_approval,
             ..v1::CreateTaskRequest::default()
         };
         let task = self.client.create_task(request).await.map_err(failure)?.task.unwrap_or_default();
@@ -138,13 +155,18 @@ impl McpServer {
             Some(TaskId(id)) => self.client.claim_task(id).await.map_err(failure)?.claim,
             None => self.client.claim_next_task(Duration::ZERO).await.map_err(failure)?,
         };
+        let warnings: String = claim
+            .iter()
+            .flat_map(|claim| &claim.warnings)
+            .map(|warning| format!("\nWarning: {}", escaped(warning)))
+            .collect();
         let Some(task) = claim.and_then(|claim| claim.task) else {
             return Ok("No task is ready. TaskList shows which ones wait, and for what.".to_owned());
         };
         let id = task.id;
         Ok(format!(
             "You have taken this task. When it is done: TaskUpdate {{\"taskId\":\"{id}\",\"status\":\"completed\"}}. To give \
-             it back: status \"pending\".\n{}",
+             it back: status \"pending\".{warnings}\n{}",
             in_full(&task)
         ))
     }
@@ -154,6 +176,13 @@ fn in_full(task: &v1::Task) -> String {
     let mut text = task_line(task);
     if !task.blocks.is_empty() {
         _ = write!(text, "\nBlocks: {}", ids(&task.blocks));
+    }
+    if !task.paths.is_empty() {
+        let exclusive = if task.exclusive { " exclusively" } else { "" };
+        _ = write!(text, "\nChanges{exclusive}: {}", escaped(&task.paths.join(", ")));
+    }
+    if !task.reviewer.is_empty() {
+        _ = write!(text, "\nReviewed by: {}", escaped(&task.reviewer));
     }
     for (key, value) in &task.metadata {
         _ = write!(text, "\n{}: {}", escaped(key), escaped(value));

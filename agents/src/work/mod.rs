@@ -2,6 +2,7 @@
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
+//! | `report` | writes work in the form of the protocol | `place` |
 //! | `restore` | brings a kept working state back | `salvage` |
 //! | `salvage` | keeps working states as commits | `exact`, `lost`, `state` |
 //! | `lost` | finds commits that only logs hold | `place` |
@@ -19,6 +20,7 @@ mod lock;
 mod lost;
 mod names;
 mod place;
+mod report;
 mod restore;
 mod salvage;
 mod state;
@@ -31,6 +33,7 @@ pub(crate) use self::{
 pub use self::{
     names::as_branch,
     place::Place,
+    report::here,
     restore::restore,
     salvage::{FILE_BYTES_MAX, KEPT_FOR, KEPT_MAX, KEPT_MIN, LEFT_OUT_MAX, Salvage, list, prune, purge, salvage},
 };

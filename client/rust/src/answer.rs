@@ -41,6 +41,7 @@ impl Client {
                 )
                 .field("request_id"),
             )),
+            v1::RequestKind::Review => self.answer_review(request_id, approve, text, "").await,
             v1::RequestKind::Permission => self.answer_permission(request_id, approve, text).await,
             _ => self.send(message::shutdown_response(request_id, approve, text)).await,
         }

@@ -48,6 +48,13 @@ impl Client {
         self.send(v1::SendRequest { body: Some(body), ..Default::default() }).await
     }
 
+    /// Approves or rejects the work of another member on a task. With `commit`, only if the review is of that
+    /// commit.
+    pub async fn answer_review(&self, request_id: &str, approve: bool, reason: &str, commit: &str) -> Result<v1::SendResponse, Error> {
+        let body = v1::send_request::Body::ReviewResponse(v1::ReviewResponse { request_id: request_id.to_owned(), approve: Some(approve), reason: reason.to_owned(), commit: commit.to_owned(), ..Default::default() });
+        self.send(v1::SendRequest { body: Some(body), ..Default::default() }).await
+    }
+
     /// Withdraws a permission request of the caller's. Returns the request, unchanged if it was decided before.
     pub async fn withdraw_request(&self, request_id: &str) -> Result<v1::Request, Error> {
         let request = v1::WithdrawRequest { request_id: request_id.to_owned(), ..Default::default() };

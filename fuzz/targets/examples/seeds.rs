@@ -116,6 +116,24 @@ fn messages() -> Vec<(&'static str, v1::Message)> {
             }),
         ),
         (
+            "review",
+            Body::ReviewRequest(v1::ReviewRequest {
+                task_id: 3,
+                summary: forged.clone(),
+                result: forged.clone(),
+                work: Some(v1::Work { branch: forged.clone(), head: forged.clone(), ..Default::default() }),
+                ..Default::default()
+            }),
+        ),
+        (
+            "review-answer",
+            Body::ReviewResponse(v1::ReviewResponse {
+                approve: Some(false),
+                reason: forged.clone(),
+                ..Default::default()
+            }),
+        ),
+        (
             "notice",
             Body::Notice(v1::Notice {
                 kind: v1::NoticeKind::MemberExited.into(),

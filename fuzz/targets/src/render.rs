@@ -14,6 +14,12 @@ struct Element {
     body: String,
 }
 
+/// Returns a task as its owner reads it.
+pub(crate) fn claimed(task: &v1::Task) -> String {
+    let claim = v1::Claim { task: Some(task.clone()), ..v1::Claim::default() };
+    agent_text::claim(&claim, agent_text::AnswerWith::Command)
+}
+
 /// A message or a task.
 pub(crate) fn render(input: &[u8]) {
     let Some((kind, input)) = input.split_first() else { return };
@@ -22,7 +28,7 @@ pub(crate) fn render(input: &[u8]) {
         check_message(&message);
     } else {
         let Ok(task) = v1::Task::decode(input) else { return };
-        let element = parse(&agent_text::task(&task, agent_text::AnswerWith::Command));
+        let element = parse(&claimed(&task));
         assert_eq!(element.attributes[0], ("teammate_id".to_owned(), "coordinator".to_owned()));
         assert!(element.body.contains(&task.subject) && element.body.ends_with(&task.description));
     }
@@ -57,6 +63,11 @@ fn check_message(message: &v1::Message) {
             return;
         }
         Some(Body::PermissionResponse(body)) => &body.reason,
+        Some(Body::ReviewRequest(body)) => {
+            assert!(element.body.contains(&body.summary), "what is reviewed is not there");
+            &body.result
+        }
+        Some(Body::ReviewResponse(body)) => &body.reason,
         Some(Body::SpawnOrder(body)) => &body.summary,
         Some(Body::Notice(body)) => &body.text,
     };

@@ -10,7 +10,6 @@ use std::sync::{
 };
 
 use prost::Message;
-use teamwire_agents::agent_text;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -24,6 +23,7 @@ use teamwire_server::{
 };
 use tonic::Status;
 
+use crate::render::claimed;
 use calls::RuleCalls as _;
 
 #[path = "../../../server/tests/rules/calls.rs"]
@@ -257,7 +257,7 @@ impl World {
             53 => c.revoke_permission_rule(who, &decode(encoded)?).await.map(drop),
             54 => c.use_permission_rule(who, &decode(encoded)?).await.map(drop),
             56 => c.set_budget(who, &decode(encoded)?).await.map(drop),
-            55 => c.answer_transcript_query(who, &decode(encoded)?).await,
+            55 => c.answer_query(who, &decode(encoded)?).await,
             _ => c.revoke_credential(who, &decode(encoded)?).await,
         })
     }
@@ -304,7 +304,7 @@ impl World {
         }
         let list = v1::ListTasksRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
-            agent_text::task(&task, agent_text::AnswerWith::Command);
+            claimed(&task);
         }
         let list = v1::ListRequestsRequest { team: "alpha".to_owned(), ..Default::default() };
         c.list_requests(operator, &list).await.expect("requests");

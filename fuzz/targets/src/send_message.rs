@@ -64,6 +64,7 @@ fn check_meaning(object: &Map<String, Value>, request: &v1::SendRequest) {
         Body::ShutdownResponse(body) => body.approve,
         Body::PlanApprovalResponse(body) => body.approve,
         Body::PermissionResponse(body) => body.approve,
+        Body::ReviewResponse(body) => body.approve,
         _ => None,
     };
     let given: Vec<_> = ["approve", "approved"].iter().filter_map(|key| inner.get(*key)?.as_bool()).collect();
@@ -150,6 +151,9 @@ fn classic(request: &v1::SendRequest) -> Option<Value> {
         Body::PermissionResponse(b) => json!({
             "type": "permission_response", "request_id": b.request_id, "approve": b.approve, "content": b.reason
         }),
+        Body::ReviewResponse(b) => json!({
+            "type": "review_response", "request_id": b.request_id, "approve": b.approve, "content": b.reason
+        }),
     };
     with(common(request), fields)
 }
@@ -177,6 +181,9 @@ fn newer(request: &v1::SendRequest) -> Option<Value> {
         Body::PermissionResponse(b) => json!({"to": "team-lead", "message": {
             "type": "permission_response", "request_id": b.request_id, "approve": b.approve, "reason": b.reason
         }}),
+        Body::ReviewResponse(b) => json!({"to": "team-lead", "message": {
+            "type": "review_response", "request_id": b.request_id, "approve": b.approve, "reason": b.reason
+        }}),
     };
     with(common(request), fields)
 }
@@ -192,6 +199,7 @@ fn accepted(request: &v1::SendRequest) -> v1::Message {
         Body::PlanApprovalResponse(body) => message::Body::PlanApprovalResponse(body),
         Body::PermissionRequest(body) => message::Body::PermissionRequest(body),
         Body::PermissionResponse(body) => message::Body::PermissionResponse(body),
+        Body::ReviewResponse(body) => message::Body::ReviewResponse(body),
     });
     let (in_reply_to, attachments) = (request.in_reply_to.clone(), request.attachments.clone());
     v1::Message { id: "m".to_owned(), in_reply_to, attachments, body, ..v1::Message::default() }
@@ -229,7 +237,13 @@ fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
             let is_sound = body.approve.is_some() && is_named(&body.request_id);
             is_sound.then_some(Body::PermissionResponse(body))
         }
-        message::Body::SpawnOrder(_) | message::Body::Notice(_) => None,
+        message::Body::ReviewResponse(body) => {
+            let is_sound = body.approve.is_some() && is_named(&body.request_id);
+            let (request_id, reason) = (body.request_id, body.reason);
+            let body = v1::ReviewResponse { request_id, approve: body.approve, reason, ..Default::default() };
+            is_sound.then_some(Body::ReviewResponse(body))
+        }
+        message::Body::ReviewRequest(_) | message::Body::SpawnOrder(_) | message::Body::Notice(_) => None,
     };
     Some(v1::SendRequest {
         in_reply_to: message.in_reply_to.clone(),
@@ -245,6 +259,7 @@ fn answered(message: &v1::Message) -> Option<&str> {
         message::Body::ShutdownResponse(body) => Some(&body.request_id),
         message::Body::PlanApprovalResponse(body) => Some(&body.request_id),
         message::Body::PermissionResponse(body) => Some(&body.request_id),
+        message::Body::ReviewResponse(body) => Some(&body.request_id),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 //!   store's clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries
 //!   out together the claims that wait in [`claim_queues`].
 //! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`hosts`],
-//!   [`tasks`], [`activity`], [`transcript`], [`alerts`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the
+//!   [`tasks`], [`activity`], [`runner_query`], [`alerts`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the
 //!   calls that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: the revoked credentials, whose waiting calls and streams must end.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
@@ -36,12 +36,12 @@ mod records;
 mod requests;
 mod retention;
 mod revoked;
+mod runner_query;
 pub mod sessions;
 mod store_errors;
 mod tasks;
 pub mod team_reader;
 pub mod teams;
-mod transcript;
 mod turns;
 
 use std::{

@@ -203,7 +203,7 @@ impl DeliveryLoop {
             self.recount().await?;
         }
         if self.mailbox.take(Work::Questions) {
-            self.ask_for_transcript().await?;
+            self.ask_runner().await?;
         }
         if !self.deliver_in_order().await? && self.may_be_asked {
             self.overtake().await?;
@@ -273,18 +273,16 @@ impl DeliveryLoop {
         Ok(())
     }
 
-    /// Passes on the calls that want to read the member's transcript.
-    async fn ask_for_transcript(&mut self) -> Result<(), DeliverError> {
+    /// Passes on the calls that ask the member's runner.
+    async fn ask_runner(&mut self) -> Result<(), DeliverError> {
         let Mailbox { namespace, member, .. } = &*self.mailbox;
-        let waiting = self.coordinator.transcript_queries(namespace, member).await?;
-        let queries = waiting.iter().flat_map(|record| &record.queries);
-        let queries: Vec<_> = queries.filter(|query| query.incarnation == self.session.incarnation).collect();
+        let queries = self.coordinator.runner_queries(namespace, member, self.session.incarnation).await?;
         for query in &queries {
-            if !self.questions.contains(&query.id) {
-                self.writer.write(stream_response::Frame::TranscriptQuery(query.show())).await?;
+            if !self.questions.contains(&query.query_id) {
+                self.writer.write(stream_response::Frame::Query(v1::RunnerQuery::clone(query))).await?;
             }
         }
-        self.questions = queries.into_iter().map(|query| query.id.clone()).collect();
+        self.questions = queries.iter().map(|query| query.query_id.clone()).collect();
         Ok(())
     }
 

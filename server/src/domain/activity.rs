@@ -10,11 +10,12 @@ use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
     price::Prices,
-    records::{ActivityRecord, Failed, LastTurnRecord, Program, TeamRecord, ToolCall},
-    spending, streams,
+    records::{ActivityRecord, Failed, LastTurnRecord, Program, TeamRecord, ToolCall, WorkRecord},
+    same_files, spending, streams, task,
     time::{duration_ms, timestamp},
     topics::Topic,
     tx::{RuleError, Tx},
+    work,
 };
 use crate::store::{Entry, Extent};
 
@@ -76,6 +77,12 @@ pub fn report(
     }
     if let Some(reported) = &request.turn {
         turn_ended(tx, &name, incarnation, reported, &model)?;
+    }
+    same_files::report(tx, &team, &name, request.changed.as_ref(), request.work.as_ref())?;
+    if let Some(work) = &request.work {
+        let work = work::kept(work);
+        task::review::note_work(tx, &team, &name, &work)?;
+        tx.put(name.folded(), &WorkRecord { work });
     }
     append(tx, &name, incarnation, &request.lines, kept);
     let used = life.since(before.life);
@@ -147,7 +154,8 @@ pub fn last_turn(
     let name = team.resolve(&request.member, "member")?.name.clone();
     caller.may_read_texts_of(&name)?;
     let turn = tx.read::<LastTurnRecord>(name.folded())?.map(|record| record.show());
-    Ok(v1::GetLastTurnResponse { turn })
+    let work = tx.read::<WorkRecord>(name.folded())?.map(|record| record.work.clone());
+    Ok(v1::GetLastTurnResponse { turn, work })
 }
 
 /// Takes over what a report says of failed turns. `before`: what the previous one said.

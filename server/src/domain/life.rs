@@ -61,6 +61,7 @@ impl NewLife<'_> {
             pending_shutdown: None,
             pending_plan: None,
             pending_permissions: Vec::new(),
+            pending_reviews: before.map_or_else(Vec::new, |before| before.pending_reviews.clone()),
             is_host: false,
             ordered: None,
             pending_order: None,

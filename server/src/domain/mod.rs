@@ -18,7 +18,7 @@
 //! - [`notices`]: who gets the coordinator's notices, and how often. [`alerts`]: what people are notified of while they
 //!   are away.
 //! - [`audit`]: who used which powers, and who was refused.
-//! - [`activity`]: what members' programs do and use. [`spending`]: how much they may use. [`transcript`]: reading what their runners keep. [`diagnosis`]: what is wrong, and what to do about it.
+//! - [`activity`]: what members' programs do and use. [`spending`]: how much they may use. [`runner_query`]: asking their runners for what only these have. [`same_files`]: members that change the same files. [`diagnosis`]: what is wrong, and what to do about it.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //!   [`quota`]: how much a team may hold.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
@@ -59,6 +59,8 @@ mod refused_caller;
 pub mod request;
 pub mod retention;
 pub mod roster;
+pub mod runner_query;
+pub mod same_files;
 pub mod search;
 pub mod secret;
 pub mod send;
@@ -71,8 +73,8 @@ pub mod team_view;
 mod text;
 pub mod time;
 pub mod topics;
-pub mod transcript;
 pub mod tx;
+pub mod work;
 
 pub use limits::Limits;
 

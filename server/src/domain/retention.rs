@@ -19,15 +19,15 @@ use super::{
     records::{
         ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, LastTurnRecord, Life,
         ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord,
-        TeamRecord, UnprocessedRecord, receipt_id,
+        TeamRecord, UnprocessedRecord, WorkRecord, receipt_id,
     },
+    runner_query, same_files,
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
     task::{
         board::{BoardRecord, TaskRecord},
         record_id,
     },
     time::{milliseconds, ms},
-    transcript,
     tx::{RuleError, Tx},
 };
 
@@ -146,7 +146,9 @@ pub fn remove_member(
     tx.delete::<UnprocessedRecord>(id);
     tx.delete::<ActivityRecord>(id);
     tx.delete::<LastTurnRecord>(id);
-    transcript::forget(tx, name)?;
+    tx.delete::<WorkRecord>(id);
+    runner_query::forget(tx, name)?;
+    same_files::forget(tx, name);
     tx.delete::<HostRecord>(id);
     tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());
@@ -158,10 +160,14 @@ pub fn remove_member(
     Ok(())
 }
 
-/// Returns whether a member exited so long ago that it may be removed. The lead is never removed.
+/// Returns whether a member exited so long ago that it may be removed. The lead is never removed, nor a member with a task in
+/// review.
 pub fn is_long_gone(team: &TeamRecord, name: &Name, now_ms: u64, ttl_ms: u64) -> bool {
     let member = team.member(name).filter(|_| !team.is_lead(name));
-    member.is_some_and(|member| matches!(member.life, Life::Exited { .. }) && member.since_ms + ttl_ms < now_ms)
+    member.is_some_and(|member| {
+        let is_exited = matches!(member.life, Life::Exited { .. });
+        is_exited && member.pending_reviews.is_empty() && member.since_ms + ttl_ms < now_ms
+    })
 }
 
 /// Removes tasks that were completed or deleted long ago.

@@ -173,7 +173,7 @@ impl MemberRecord {
         self.plan_mode_required && !self.plan_approved
     }
 
-    /// Returns its requests that await an answer.
+    /// Returns its requests that await an answer and end with its life: all but reviews.
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
         let single = self.pending_shutdown.iter().chain(&self.pending_plan).chain(&self.pending_order);
         single.chain(&self.pending_permissions)
@@ -184,7 +184,9 @@ impl MemberRecord {
         for pending in [&mut self.pending_shutdown, &mut self.pending_plan, &mut self.pending_order] {
             pending.take_if(|pending| pending.id.as_str() == request_id);
         }
-        self.pending_permissions.retain(|pending| pending.id.as_str() != request_id);
+        for pending in [&mut self.pending_permissions, &mut self.pending_reviews] {
+            pending.retain(|pending| pending.id.as_str() != request_id);
+        }
     }
 
     /// Changes the state of the member's life.

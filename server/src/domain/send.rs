@@ -16,7 +16,8 @@ use super::{
     identity::{self, Admit, CallerCredentials, Principal},
     post::{self, Urgency},
     records::{Life, MemberRecord, TeamRecord},
-    request::{self, Answer},
+    request::{self, Answer, review},
+    task,
     text::{Required, check_content, check_size, summary, tool},
     time::timestamp,
     tx::{RuleError, Tx},
@@ -84,6 +85,7 @@ impl Sending<'_> {
                 | Ask::ShutdownResponse(_)
                 | Ask::PlanApprovalResponse(_)
                 | Ask::PermissionResponse(_)
+                | Ask::ReviewResponse(_)
         ) {
             tx.needs_no_room();
         }
@@ -96,6 +98,7 @@ impl Sending<'_> {
             Ask::PlanApprovalResponse(ask) => self.plan_approval_response(tx, ask),
             Ask::PermissionRequest(ask) => self.permission_request(tx, ask),
             Ask::PermissionResponse(ask) => self.permission_response(tx, ask),
+            Ask::ReviewResponse(ask) => self.review_response(tx, ask),
         }
     }
 
@@ -291,6 +294,23 @@ impl Sending<'_> {
         let compose = |tx: &mut Tx<'_>| self.compose(tx, body);
         let decided = request::permission::answer(tx, self.team, self.sender, &answer, add_budget, compose)?;
         Ok(answered(decided, &answer, "Say why, so that the member knows what to do instead."))
+    }
+
+    fn review_response(&self, tx: &mut Tx<'_>, ask: &v1::ReviewResponse) -> Result<v1::SendResponse, RuleError> {
+        let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
+        let compose = |tx: &mut Tx<'_>, request: &v1::Request| {
+            let commit = review::commit_of(request.work.as_ref()).to_owned();
+            let body = Body::ReviewResponse(v1::ReviewResponse {
+                approve: Some(answer.approve),
+                task_id: request.task_id,
+                merge: answer.approve && request.merge_on_approval && !commit.is_empty(),
+                commit,
+                ..ask.clone()
+            });
+            self.compose(tx, body)
+        };
+        let decided = task::review::answer(tx, self.team, self.sender, &answer, &ask.commit, compose)?;
+        Ok(answered(decided, &answer, "Say what to change, so that the owner knows what to do next."))
     }
 
     /// Refuses the sender itself as the recipient. `advice` says what to do instead.

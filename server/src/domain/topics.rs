@@ -10,7 +10,7 @@ const ROSTER: &str = "roster";
 const SESSION_PREFIX: &str = "session/";
 const TASKS: &str = "tasks";
 const TEAM: &str = "team";
-const TRANSCRIPT_PREFIX: &str = "transcript/";
+const RUNNER_PREFIX: &str = "runner/";
 const WITHDRAWN_PREFIX: &str = "withdrawn/";
 
 /// What may have changed. Members are given by their folded names.
@@ -30,9 +30,9 @@ pub enum Topic<'t> {
     Requests,
     /// What is shown of a member or a host has changed. Concerns only those who watch the team.
     Roster,
-    /// Someone wants to read this member's transcript, or its runner has answered. A commit with this topic concerns
+    /// Someone asks this member's runner, or the runner has answered. A commit with this topic concerns
     /// nothing else.
-    Transcript(&'t str),
+    RunnerQuery(&'t str),
     /// A task has changed.
     Tasks,
     /// The team itself was changed or deleted.
@@ -52,7 +52,7 @@ impl<'t> Topic<'t> {
                 .map(Self::Inbox)
                 .or_else(|| streams::activity_owner(text).map(Self::Activity))
                 .or_else(|| text.strip_prefix(SESSION_PREFIX).map(Self::Session))
-                .or_else(|| text.strip_prefix(TRANSCRIPT_PREFIX).map(Self::Transcript))
+                .or_else(|| text.strip_prefix(RUNNER_PREFIX).map(Self::RunnerQuery))
                 .or_else(|| text.strip_prefix(WITHDRAWN_PREFIX).map(Self::Withdrawn)),
         }
     }
@@ -69,7 +69,7 @@ impl fmt::Display for Topic<'_> {
             Self::Roster => f.write_str(ROSTER),
             Self::Tasks => f.write_str(TASKS),
             Self::Team => f.write_str(TEAM),
-            Self::Transcript(member) => write!(f, "{TRANSCRIPT_PREFIX}{member}"),
+            Self::RunnerQuery(member) => write!(f, "{RUNNER_PREFIX}{member}"),
             Self::Withdrawn(member) => write!(f, "{WITHDRAWN_PREFIX}{member}"),
         }
     }
@@ -90,7 +90,7 @@ mod tests {
             Topic::Roster,
             Topic::Tasks,
             Topic::Team,
-            Topic::Transcript("ann"),
+            Topic::RunnerQuery("ann"),
             Topic::Withdrawn("ann"),
         ];
         for topic in topics {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     coordinator::decide::Touches,
-    domain::{activity, membership, spending, transcript},
+    domain::{activity, membership, runner_query, spending},
 };
 
 #[tonic::async_trait]
@@ -170,13 +170,23 @@ impl TeamService for Services {
         }
     }
 
-    async fn answer_transcript_query(
-        &self,
-        request: Request<v1::AnswerTranscriptQueryRequest>,
-    ) -> Result<Response<v1::AnswerTranscriptQueryResponse>, Status> {
+    async fn read_work(&self, request: Request<v1::ReadWorkRequest>) -> Result<Response<v1::ReadWorkResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        self.coordinator.rule(&who, "", Touches::Team, |tx| transcript::answer(tx, &who, &request)).await?;
-        Ok(Response::new(v1::AnswerTranscriptQueryResponse {}))
+        let reading = self.while_signed_in(&who, self.coordinator.read_work(&who, &request));
+        let waited = self.heartbeats.while_waiting(&who, reading);
+        match self.draining.run_until_cancelled(waited).await {
+            Some(work) => Ok(Response::new(work?)),
+            None => Err(draining().into()),
+        }
+    }
+
+    async fn answer_query(
+        &self,
+        request: Request<v1::AnswerQueryRequest>,
+    ) -> Result<Response<v1::AnswerQueryResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        self.coordinator.rule(&who, "", Touches::Team, |tx| runner_query::answer(tx, &who, &request)).await?;
+        Ok(Response::new(v1::AnswerQueryResponse {}))
     }
 
     async fn set_budget(

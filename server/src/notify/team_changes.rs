@@ -131,7 +131,7 @@ impl Unread {
                 self.members.insert(member.to_owned());
                 return;
             }
-            Topic::Transcript(_) => return,
+            Topic::RunnerQuery(_) => return,
             Topic::Tasks => self.board = true,
             Topic::Inbox(member) | Topic::Session(member) | Topic::Withdrawn(member) => {
                 self.members.insert(member.to_owned());

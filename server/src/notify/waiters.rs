@@ -59,7 +59,7 @@ impl NamespaceWaiters {
     pub(super) fn pass_on<'t>(&self, topics: impl IntoIterator<Item = Topic<'t>>) {
         let mut is_news = true;
         for topic in topics {
-            is_news &= !matches!(topic, Topic::Activity(_) | Topic::Transcript(_));
+            is_news &= !matches!(topic, Topic::Activity(_) | Topic::RunnerQuery(_));
             self.wake(topic);
         }
         if is_news {
@@ -79,7 +79,7 @@ impl NamespaceWaiters {
             Topic::Activity(member) => {
                 self.activity.get(member).into_iter().for_each(|count| count.send_modify(|count| *count += 1));
             }
-            Topic::Transcript(member) => {
+            Topic::RunnerQuery(member) => {
                 self.each(member, Work::Questions);
                 self.wake(Topic::Activity(member));
             }

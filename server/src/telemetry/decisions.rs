@@ -45,6 +45,7 @@ fn labels(kind: RequestKind, outcome: RequestState) -> Labels {
         RequestKind::Shutdown => "shutdown",
         RequestKind::PlanApproval => "plan",
         RequestKind::Permission => "permission",
+        RequestKind::Review => "review",
         RequestKind::Spawn => "spawn",
         RequestKind::Unspecified => "unknown",
     };

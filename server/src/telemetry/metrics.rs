@@ -34,7 +34,7 @@ pub const HOST_STATES: [&str; 3] = ["live", "lost", "exited"];
 pub const SLOT_STATES: [&str; 2] = ["taken", "free"];
 
 /// Where the tasks are that are counted: the places of the board, without those that are closed.
-pub const TASK_STATUSES: [&str; 4] = ["ready", "assigned", "blocked", "in_progress"];
+pub const TASK_STATUSES: [&str; 5] = ["ready", "assigned", "blocked", "in_progress", "in_review"];
 
 /// How full teams are counted: the label, and from how many percent of the quota.
 pub const QUOTA_LEVELS: [(&str, u64); 2] = [("near", ALARM_PERCENT), ("full", FULL_PERCENT)];
@@ -188,7 +188,7 @@ impl Metrics {
                 .plain("members", "Members in the store by state: live, lost, stopping, away, spawning or exited."),
             hosts: add.plain("hosts", "Hosts in the store by state: live, lost or exited."),
             host_slots: add.plain("host_slots", "Slots of live hosts, taken or free."),
-            tasks: add.plain("tasks", "Open tasks in the store by status: ready, assigned, blocked or in_progress."),
+            tasks: add.plain("tasks", "Open tasks in the store by status: ready, assigned, blocked, in_progress or in_review."),
             team_tasks: add.plain("team_tasks", "Open tasks by team and status, if the configuration allows names."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
             inbox_messages_max: add

@@ -199,6 +199,7 @@ fn live(member: &str) -> MemberRecord {
         pending_shutdown: None,
         pending_plan: None,
         pending_permissions: Vec::new(),
+        pending_reviews: Vec::new(),
         is_host: false,
         ordered: None,
         pending_order: None,
@@ -231,6 +232,11 @@ pub(crate) fn pending(id: u64) -> TaskRecord {
         closed_ms: None,
         claim: None,
         released: None,
+        paths: Default::default(),
+        reviewer: None,
+        merge_on_approval: false,
+        review: None,
+        commit: String::new(),
     }
 }
 

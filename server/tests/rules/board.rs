@@ -68,6 +68,7 @@ impl Team {
             task_id: id,
             claim_token: token.to_owned(),
             result: "done".to_owned(),
+            work: None,
         };
         self.coordinator.complete_task(from.who(), &request).await
     }

@@ -93,6 +93,7 @@ fn place_of(task: &TaskRecord, is_open: &impl Fn(&u64) -> bool) -> String {
         (Status::Pending, None) => "ready".to_owned(),
         (Status::Pending, Some(_)) => owned("assigned"),
         (Status::InProgress, _) => owned("claimed"),
+        (Status::InReview, _) => "in review".to_owned(),
         (Status::Completed, _) => "completed".to_owned(),
         (Status::Deleted, _) => "deleted".to_owned(),
     }
@@ -101,7 +102,9 @@ fn place_of(task: &TaskRecord, is_open: &impl Fn(&u64) -> bool) -> String {
 /// Returns every place in which a board has a task.
 fn places(board: &BoardRecord, id: u64) -> Vec<String> {
     let closed = [("completed", &board.completed), ("deleted", &board.deleted)];
-    let plain = [("ready", &board.ready), ("blocked", &board.blocked)].into_iter().chain(closed);
+    let plain = [("ready", &board.ready), ("blocked", &board.blocked), ("in review", &board.in_review)]
+        .into_iter()
+        .chain(closed);
     let by = |place: &'static str, by: &BTreeMap<Name, Ids>| {
         let of: Vec<_> = by.iter().filter(|(_, ids)| ids.contains(&id)).map(|(name, _)| name.folded()).collect();
         of.into_iter().map(|name| format!("{place} {name}")).collect::<Vec<_>>()

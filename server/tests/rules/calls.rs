@@ -9,9 +9,8 @@ use teamwire_server::{
         identity::CallerCredentials,
         membership, permission_rules,
         request::permission,
-        spending,
+        runner_query, spending,
         task::{claim, edit},
-        transcript,
     },
 };
 
@@ -35,11 +34,7 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::GetLastTurnRequest,
     ) -> Result<v1::GetLastTurnResponse, Refusal>;
-    async fn answer_transcript_query(
-        &self,
-        who: &CallerCredentials,
-        ask: &v1::AnswerTranscriptQueryRequest,
-    ) -> Result<(), Refusal>;
+    async fn answer_query(&self, who: &CallerCredentials, ask: &v1::AnswerQueryRequest) -> Result<(), Refusal>;
     async fn set_budget(&self, who: &CallerCredentials, ask: &v1::SetBudgetRequest) -> Result<v1::BudgetUse, Refusal>;
     async fn set_notice_level(
         &self,
@@ -133,12 +128,8 @@ impl RuleCalls for Coordinator {
         self.rule(who, &ask.team, Touches::Team, |tx| spending::set(tx, who, ask)).await
     }
 
-    async fn answer_transcript_query(
-        &self,
-        who: &CallerCredentials,
-        ask: &v1::AnswerTranscriptQueryRequest,
-    ) -> Result<(), Refusal> {
-        self.rule(who, "", Touches::Team, |tx| transcript::answer(tx, who, ask)).await
+    async fn answer_query(&self, who: &CallerCredentials, ask: &v1::AnswerQueryRequest) -> Result<(), Refusal> {
+        self.rule(who, "", Touches::Team, |tx| runner_query::answer(tx, who, ask)).await
     }
 
     async fn set_notice_level(

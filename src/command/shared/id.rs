@@ -117,7 +117,9 @@ async fn is_due(caller: &Caller, kind: Option<RequestKind>) -> Result<impl Fn(&v
         other if kind.is_some_and(|kind| kind != other) => false,
         RequestKind::Shutdown => caller.is(&request.member),
         RequestKind::PlanApproval => can_lead,
-        RequestKind::Permission => !caller.is(&request.member) && (can_lead || caller.is(&request.approver)),
+        RequestKind::Permission | RequestKind::Review => {
+            !caller.is(&request.member) && (can_lead || caller.is(&request.approver))
+        }
         RequestKind::Spawn | RequestKind::Unspecified => false,
     };
     Ok(is_due)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use teamwire_agents::work;
 use teamwire_client::v1;
 
 use super::{Output, get, optional_text, report, report_unblocked, task_number};
@@ -106,6 +107,7 @@ impl Complete {
             task_id: self.claim.id,
             claim_token: self.claim.token(&caller).await?,
             result: optional_text(self.result.as_deref())?.unwrap_or_default(),
+            work: work::here().await,
             ..v1::CompleteTaskRequest::default()
         };
         let reply = caller.client.complete_task(request).await?;
@@ -113,7 +115,13 @@ impl Complete {
             show::line(&show::json("CompleteTaskResponse", &reply));
             return Ok(());
         }
-        report(self.output, &reply.task.ok_or_else(show::incomplete)?, "Completed");
+        let task = reply.task.ok_or_else(show::incomplete)?;
+        if task.status() == v1::TaskStatus::InReview {
+            let reviewer = &task.reviewer;
+            anstream::println!("Task {} is in review by {reviewer}: {}", task.id, show::one_line(&task.subject));
+            return Ok(());
+        }
+        report(self.output, &task, "Completed");
         report_unblocked(&reply.unblocked);
         Ok(())
     }
@@ -155,5 +163,6 @@ fn report_claim(output: Output, claim: &v1::Claim) {
             "You claimed it. When it is done: teamwire task complete {0}. To give it back: teamwire task release {0}",
             task.id
         );
+        claim.warnings.iter().for_each(|warning| show::warn(warning));
     }
 }

@@ -37,6 +37,7 @@ pub(crate) struct List {
 enum Status {
     Pending,
     InProgress,
+    InReview,
     Completed,
     Deleted,
 }
@@ -46,6 +47,7 @@ impl From<Status> for TaskStatus {
         match status {
             Status::Pending => Self::Pending,
             Status::InProgress => Self::InProgress,
+            Status::InReview => Self::InReview,
             Status::Completed => Self::Completed,
             Status::Deleted => Self::Deleted,
         }

@@ -39,6 +39,24 @@ pub(crate) struct Update {
     /// Numbers of tasks that no longer need to be completed first, such as 7 or 7,8,9; may be repeated
     #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = task_number)]
     not_blocked_by: Vec<u64>,
+    /// Files that the task will also change; see `teamwire task create --help`
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    path: Vec<String>,
+    /// Files that the task will not change after all; may be repeated
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    not_path: Vec<String>,
+    /// Whether claims of tasks that overlap are refused
+    #[arg(long, value_name = "BOOL")]
+    exclusive: Option<bool>,
+    /// Have this member, or team-lead, review the result
+    #[arg(long, short, value_name = "MEMBER")]
+    review: Option<String>,
+    /// Complete the task without a review, and do not merge it
+    #[arg(long, conflicts_with_all = ["review", "merge_on_approval"])]
+    no_review: bool,
+    /// Whether the approved commit is merged
+    #[arg(long, value_name = "BOOL")]
+    merge_on_approval: Option<bool>,
     /// Metadata to set; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
@@ -64,6 +82,11 @@ impl Update {
             owner: if self.no_owner { Some(String::new()) } else { self.owner.clone() },
             add_blocked_by: self.blocked_by.clone(),
             remove_blocked_by: self.not_blocked_by.clone(),
+            add_paths: self.path.clone(),
+            remove_paths: self.not_path.clone(),
+            exclusive: self.exclusive,
+            reviewer: if self.no_review { Some(String::new()) } else { self.review.clone() },
+            merge_on_approval: if self.no_review { Some(false) } else { self.merge_on_approval },
             set_metadata: self.meta.iter().cloned().collect(),
             remove_metadata: self.no_meta.clone(),
             ..v1::UpdateTaskRequest::default()

@@ -367,7 +367,7 @@ impl Item {
     fn text(&self) -> String {
         match self {
             Self::Message(delivery) => agent_text::delivered_message(&delivery.message, delivery.delivery_count),
-            Self::Task(claim) => agent_text::task(&claim.task.clone().unwrap_or_default(), AnswerWith::Tool),
+            Self::Task(claim) => agent_text::claim(claim, AnswerWith::Tool),
             Self::First(text) | Self::Reminder(text) => text.clone(),
         }
     }

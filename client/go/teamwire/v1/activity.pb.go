@@ -861,7 +861,12 @@ type ReportActivityRequest struct {
 	// Optional. What the program is and does. Absent means no change.
 	Program *ReportedProgram `protobuf:"bytes,5,opt,name=program,proto3" json:"program,omitempty"`
 	// Optional. The turn that has ended. Absent means no change.
-	Turn          *ReportedTurn `protobuf:"bytes,6,opt,name=turn,proto3" json:"turn,omitempty"`
+	Turn *ReportedTurn `protobuf:"bytes,6,opt,name=turn,proto3" json:"turn,omitempty"`
+	// Optional. Files that the program has changed since the last report. Two members that change the same file get a notice.
+	Changed *ChangedFiles `protobuf:"bytes,7,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Optional. The member's work, as after its last turn. Absent means no change. A newer commit than a pending review of the same branch is
+	// of voids that review.
+	Work          *Work `protobuf:"bytes,8,opt,name=work,proto3" json:"work,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -934,6 +939,20 @@ func (x *ReportActivityRequest) GetProgram() *ReportedProgram {
 func (x *ReportActivityRequest) GetTurn() *ReportedTurn {
 	if x != nil {
 		return x.Turn
+	}
+	return nil
+}
+
+func (x *ReportActivityRequest) GetChanged() *ChangedFiles {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *ReportActivityRequest) GetWork() *Work {
+	if x != nil {
+		return x.Work
 	}
 	return nil
 }
@@ -1319,7 +1338,9 @@ func (x *GetLastTurnRequest) GetMember() string {
 type GetLastTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The turn that ended last. Absent if none has ended.
-	Turn          *TurnEnded `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	Turn *TurnEnded `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	// The member's work as its runner reported it last, usually after that turn. Absent if the program does not work in a git repository.
+	Work          *Work `protobuf:"bytes,2,opt,name=work,proto3" json:"work,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1361,11 +1382,18 @@ func (x *GetLastTurnResponse) GetTurn() *TurnEnded {
 	return nil
 }
 
+func (x *GetLastTurnResponse) GetWork() *Work {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
 var File_teamwire_v1_activity_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\n" +
-	"\x1ateamwire/v1/activity.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"\xbd\x01\n" +
+	"\x1ateamwire/v1/activity.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\x1a\x16teamwire/v1/work.proto\"\xbd\x01\n" +
 	"\x05Usage\x12\x14\n" +
 	"\x05turns\x18\x01 \x01(\x04R\x05turns\x12!\n" +
 	"\finput_tokens\x18\x02 \x01(\x04R\vinputTokens\x12.\n" +
@@ -1431,14 +1459,16 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\x12\x14\n" +
 	"\x05files\x18\x06 \x03(\tR\x05files\x12(\n" +
 	"\x05usage\x18\a \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12\x1b\n" +
-	"\tcut_short\x18\b \x01(\tR\bcutShort\"\xbf\x02\n" +
+	"\tcut_short\x18\b \x01(\tR\bcutShort\"\x9b\x03\n" +
 	"\x15ReportActivityRequest\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ReportedLineR\x05lines\x12(\n" +
 	"\x05usage\x18\x02 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12;\n" +
 	"\ffailed_turns\x18\x04 \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x126\n" +
 	"\aprogram\x18\x05 \x01(\v2\x1c.teamwire.v1.ReportedProgramR\aprogram\x12-\n" +
-	"\x04turn\x18\x06 \x01(\v2\x19.teamwire.v1.ReportedTurnR\x04turn\"J\n" +
+	"\x04turn\x18\x06 \x01(\v2\x19.teamwire.v1.ReportedTurnR\x04turn\x123\n" +
+	"\achanged\x18\a \x01(\v2\x19.teamwire.v1.ChangedFilesR\achanged\x12%\n" +
+	"\x04work\x18\b \x01(\v2\x11.teamwire.v1.WorkR\x04work\"J\n" +
 	"\x16ReportActivityResponse\x120\n" +
 	"\abudgets\x18\x01 \x03(\v2\x16.teamwire.v1.BudgetUseR\abudgets\"}\n" +
 	"\x10SetBudgetRequest\x12\x12\n" +
@@ -1462,9 +1492,10 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"@\n" +
 	"\x12GetLastTurnRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
-	"\x06member\x18\x02 \x01(\tR\x06member\"A\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\"h\n" +
 	"\x13GetLastTurnResponse\x12*\n" +
-	"\x04turn\x18\x01 \x01(\v2\x16.teamwire.v1.TurnEndedR\x04turnB`\n" +
+	"\x04turn\x18\x01 \x01(\v2\x16.teamwire.v1.TurnEndedR\x04turn\x12%\n" +
+	"\x04work\x18\x02 \x01(\v2\x11.teamwire.v1.WorkR\x04workB`\n" +
 	"\x0eio.teamwire.v1B\rActivityProtoP\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -1501,6 +1532,8 @@ var file_teamwire_v1_activity_proto_goTypes = []any{
 	(*GetLastTurnResponse)(nil),    // 17: teamwire.v1.GetLastTurnResponse
 	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
+	(*ChangedFiles)(nil),           // 20: teamwire.v1.ChangedFiles
+	(*Work)(nil),                   // 21: teamwire.v1.Work
 }
 var file_teamwire_v1_activity_proto_depIdxs = []int32{
 	1,  // 0: teamwire.v1.BudgetUse.budget:type_name -> teamwire.v1.Budget
@@ -1522,17 +1555,20 @@ var file_teamwire_v1_activity_proto_depIdxs = []int32{
 	3,  // 16: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
 	5,  // 17: teamwire.v1.ReportActivityRequest.program:type_name -> teamwire.v1.ReportedProgram
 	9,  // 18: teamwire.v1.ReportActivityRequest.turn:type_name -> teamwire.v1.ReportedTurn
-	2,  // 19: teamwire.v1.ReportActivityResponse.budgets:type_name -> teamwire.v1.BudgetUse
-	1,  // 20: teamwire.v1.SetBudgetRequest.budget:type_name -> teamwire.v1.Budget
-	2,  // 21: teamwire.v1.SetBudgetResponse.use:type_name -> teamwire.v1.BudgetUse
-	19, // 22: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
-	6,  // 23: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
-	8,  // 24: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	20, // 19: teamwire.v1.ReportActivityRequest.changed:type_name -> teamwire.v1.ChangedFiles
+	21, // 20: teamwire.v1.ReportActivityRequest.work:type_name -> teamwire.v1.Work
+	2,  // 21: teamwire.v1.ReportActivityResponse.budgets:type_name -> teamwire.v1.BudgetUse
+	1,  // 22: teamwire.v1.SetBudgetRequest.budget:type_name -> teamwire.v1.Budget
+	2,  // 23: teamwire.v1.SetBudgetResponse.use:type_name -> teamwire.v1.BudgetUse
+	19, // 24: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
+	6,  // 25: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
+	8,  // 26: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
+	21, // 27: teamwire.v1.GetLastTurnResponse.work:type_name -> teamwire.v1.Work
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_activity_proto_init() }
@@ -1541,6 +1577,7 @@ func file_teamwire_v1_activity_proto_init() {
 		return
 	}
 	file_teamwire_v1_options_proto_init()
+	file_teamwire_v1_work_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

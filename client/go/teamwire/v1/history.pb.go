@@ -121,31 +121,39 @@ const (
 	TaskEventKind_TASK_EVENT_KIND_LAPSED TaskEventKind = 7
 	// It was deleted.
 	TaskEventKind_TASK_EVENT_KIND_DELETED TaskEventKind = 8
+	// TaskEvent.owner has completed it, and it awaits its review.
+	TaskEventKind_TASK_EVENT_KIND_IN_REVIEW TaskEventKind = 9
+	// Its review was rejected or void: TaskEvent.owner has it again or, if that is empty, it is back on the board.
+	TaskEventKind_TASK_EVENT_KIND_REVIEW_ENDED TaskEventKind = 10
 )
 
 // Enum value maps for TaskEventKind.
 var (
 	TaskEventKind_name = map[int32]string{
-		0: "TASK_EVENT_KIND_UNSPECIFIED",
-		1: "TASK_EVENT_KIND_CREATED",
-		2: "TASK_EVENT_KIND_UPDATED",
-		3: "TASK_EVENT_KIND_ASSIGNED",
-		4: "TASK_EVENT_KIND_CLAIMED",
-		5: "TASK_EVENT_KIND_COMPLETED",
-		6: "TASK_EVENT_KIND_RELEASED",
-		7: "TASK_EVENT_KIND_LAPSED",
-		8: "TASK_EVENT_KIND_DELETED",
+		0:  "TASK_EVENT_KIND_UNSPECIFIED",
+		1:  "TASK_EVENT_KIND_CREATED",
+		2:  "TASK_EVENT_KIND_UPDATED",
+		3:  "TASK_EVENT_KIND_ASSIGNED",
+		4:  "TASK_EVENT_KIND_CLAIMED",
+		5:  "TASK_EVENT_KIND_COMPLETED",
+		6:  "TASK_EVENT_KIND_RELEASED",
+		7:  "TASK_EVENT_KIND_LAPSED",
+		8:  "TASK_EVENT_KIND_DELETED",
+		9:  "TASK_EVENT_KIND_IN_REVIEW",
+		10: "TASK_EVENT_KIND_REVIEW_ENDED",
 	}
 	TaskEventKind_value = map[string]int32{
-		"TASK_EVENT_KIND_UNSPECIFIED": 0,
-		"TASK_EVENT_KIND_CREATED":     1,
-		"TASK_EVENT_KIND_UPDATED":     2,
-		"TASK_EVENT_KIND_ASSIGNED":    3,
-		"TASK_EVENT_KIND_CLAIMED":     4,
-		"TASK_EVENT_KIND_COMPLETED":   5,
-		"TASK_EVENT_KIND_RELEASED":    6,
-		"TASK_EVENT_KIND_LAPSED":      7,
-		"TASK_EVENT_KIND_DELETED":     8,
+		"TASK_EVENT_KIND_UNSPECIFIED":  0,
+		"TASK_EVENT_KIND_CREATED":      1,
+		"TASK_EVENT_KIND_UPDATED":      2,
+		"TASK_EVENT_KIND_ASSIGNED":     3,
+		"TASK_EVENT_KIND_CLAIMED":      4,
+		"TASK_EVENT_KIND_COMPLETED":    5,
+		"TASK_EVENT_KIND_RELEASED":     6,
+		"TASK_EVENT_KIND_LAPSED":       7,
+		"TASK_EVENT_KIND_DELETED":      8,
+		"TASK_EVENT_KIND_IN_REVIEW":    9,
+		"TASK_EVENT_KIND_REVIEW_ENDED": 10,
 	}
 )
 
@@ -1281,7 +1289,7 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	" TEAM_EVENT_KIND_OBSERVER_CREATED\x10\x04\x12\x1f\n" +
 	"\x1bTEAM_EVENT_KIND_WRITES_LOST\x10\x05\x12\x1d\n" +
 	"\x19TEAM_EVENT_KIND_SIGNED_IN\x10\x06\x12&\n" +
-	"\"TEAM_EVENT_KIND_CREDENTIAL_REVOKED\x10\a*\x9b\x02\n" +
+	"\"TEAM_EVENT_KIND_CREDENTIAL_REVOKED\x10\a*\xdc\x02\n" +
 	"\rTaskEventKind\x12\x1f\n" +
 	"\x1bTASK_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TASK_EVENT_KIND_CREATED\x10\x01\x12\x1b\n" +
@@ -1291,7 +1299,10 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x19TASK_EVENT_KIND_COMPLETED\x10\x05\x12\x1c\n" +
 	"\x18TASK_EVENT_KIND_RELEASED\x10\x06\x12\x1a\n" +
 	"\x16TASK_EVENT_KIND_LAPSED\x10\a\x12\x1b\n" +
-	"\x17TASK_EVENT_KIND_DELETED\x10\b*\xa0\x01\n" +
+	"\x17TASK_EVENT_KIND_DELETED\x10\b\x12\x1d\n" +
+	"\x19TASK_EVENT_KIND_IN_REVIEW\x10\t\x12 \n" +
+	"\x1cTASK_EVENT_KIND_REVIEW_ENDED\x10\n" +
+	"*\xa0\x01\n" +
 	"\x13PermissionEventKind\x12%\n" +
 	"!PERMISSION_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bPERMISSION_EVENT_KIND_ADDED\x10\x01\x12!\n" +

@@ -136,6 +136,13 @@ const (
 	// Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
 	// line for each of them.
 	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
+	// Two members have changed the same files within 30 minutes, and neither's changes are merged. To both and to the lead; `member` is the
+	// other member, and for the lead both, such as `backend, frontend`. Sent again about the same pair only for a file that was not named in
+	// the last hour.
+	NoticeKind_NOTICE_KIND_SAME_FILES NoticeKind = 21
+	// A review that the recipient was asked for, or waits for, is void; `request_id` and `task` are set, and `text` says why. To the owner of
+	// the task.
+	NoticeKind_NOTICE_KIND_REVIEW_VOID NoticeKind = 22
 )
 
 // Enum value maps for NoticeKind.
@@ -162,6 +169,8 @@ var (
 		18: "NOTICE_KIND_SPAWN_FAILED",
 		19: "NOTICE_KIND_QUOTA",
 		20: "NOTICE_KIND_DIGEST",
+		21: "NOTICE_KIND_SAME_FILES",
+		22: "NOTICE_KIND_REVIEW_VOID",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED":        0,
@@ -185,6 +194,8 @@ var (
 		"NOTICE_KIND_SPAWN_FAILED":       18,
 		"NOTICE_KIND_QUOTA":              19,
 		"NOTICE_KIND_DIGEST":             20,
+		"NOTICE_KIND_SAME_FILES":         21,
+		"NOTICE_KIND_REVIEW_VOID":        22,
 	}
 )
 
@@ -1226,6 +1237,192 @@ func (x *PermissionResponse) GetAddBudget() *Budget {
 	return nil
 }
 
+// Asks for the review of a task. The coordinator makes it when the owner completes a task that has a reviewer; clients cannot send it.
+// The approval is for exactly one commit.
+type ReviewRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set by the coordinator. The member that is asked.
+	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
+	// Set by the coordinator. The task.
+	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Set by the coordinator. The task's subject.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Set by the coordinator. What the owner says of its result.
+	Result string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
+	// Set by the coordinator. The work as the owner's runner reported it, without `paths`: the approval is for `head`. Absent if the task
+	// has no branch.
+	Work *Work `protobuf:"bytes,5,opt,name=work,proto3" json:"work,omitempty"`
+	// Set by the coordinator. True if the owner's runner merges the commit once it is approved.
+	MergeOnApproval bool `protobuf:"varint,6,opt,name=merge_on_approval,json=mergeOnApproval,proto3" json:"merge_on_approval,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ReviewRequest) Reset() {
+	*x = ReviewRequest{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReviewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReviewRequest) ProtoMessage() {}
+
+func (x *ReviewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReviewRequest.ProtoReflect.Descriptor instead.
+func (*ReviewRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReviewRequest) GetRecipient() string {
+	if x != nil {
+		return x.Recipient
+	}
+	return ""
+}
+
+func (x *ReviewRequest) GetTaskId() uint64 {
+	if x != nil {
+		return x.TaskId
+	}
+	return 0
+}
+
+func (x *ReviewRequest) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *ReviewRequest) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
+func (x *ReviewRequest) GetWork() *Work {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+func (x *ReviewRequest) GetMergeOnApproval() bool {
+	if x != nil {
+		return x.MergeOnApproval
+	}
+	return false
+}
+
+// Answers a review request. Only the member that was asked, the lead and the operator may send it, and never the owner of the task. The
+// answer goes to the owner. An approval completes the task; a rejection returns it to its owner or, if the owner's life has ended, to the
+// board.
+type ReviewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The id of the request, as delivered.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Required; set it even if it is false. If it is not set, the call fails.
+	Approve *bool `protobuf:"varint,2,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
+	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Optional. The commit that the reviewer has seen. If the request is for another one, the call fails with REVIEW_VOID.
+	Commit string `protobuf:"bytes,4,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Set by the coordinator. The task.
+	TaskId uint64 `protobuf:"varint,5,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Set by the coordinator. True if the owner's runner is to merge the commit.
+	Merge         bool `protobuf:"varint,6,opt,name=merge,proto3" json:"merge,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReviewResponse) Reset() {
+	*x = ReviewResponse{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReviewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReviewResponse) ProtoMessage() {}
+
+func (x *ReviewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReviewResponse.ProtoReflect.Descriptor instead.
+func (*ReviewResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReviewResponse) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ReviewResponse) GetApprove() bool {
+	if x != nil && x.Approve != nil {
+		return *x.Approve
+	}
+	return false
+}
+
+func (x *ReviewResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReviewResponse) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *ReviewResponse) GetTaskId() uint64 {
+	if x != nil {
+		return x.TaskId
+	}
+	return 0
+}
+
+func (x *ReviewResponse) GetMerge() bool {
+	if x != nil {
+		return x.Merge
+	}
+	return false
+}
+
 // An order for a host to start a member. HostService.Spawn makes it; HostService.TakeOrder gives the host what it needs to
 // start the member.
 type SpawnOrder struct {
@@ -1244,7 +1441,7 @@ type SpawnOrder struct {
 
 func (x *SpawnOrder) Reset() {
 	*x = SpawnOrder{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1453,7 @@ func (x *SpawnOrder) String() string {
 func (*SpawnOrder) ProtoMessage() {}
 
 func (x *SpawnOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1466,7 @@ func (x *SpawnOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnOrder.ProtoReflect.Descriptor instead.
 func (*SpawnOrder) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SpawnOrder) GetRecipient() string {
@@ -1325,7 +1522,7 @@ type SpawnTerms struct {
 
 func (x *SpawnTerms) Reset() {
 	*x = SpawnTerms{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1534,7 @@ func (x *SpawnTerms) String() string {
 func (*SpawnTerms) ProtoMessage() {}
 
 func (x *SpawnTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1547,7 @@ func (x *SpawnTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnTerms.ProtoReflect.Descriptor instead.
 func (*SpawnTerms) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SpawnTerms) GetProfile() string {
@@ -1428,7 +1625,7 @@ type TaskSummary struct {
 
 func (x *TaskSummary) Reset() {
 	*x = TaskSummary{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1637,7 @@ func (x *TaskSummary) String() string {
 func (*TaskSummary) ProtoMessage() {}
 
 func (x *TaskSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1650,7 @@ func (x *TaskSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSummary.ProtoReflect.Descriptor instead.
 func (*TaskSummary) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskSummary) GetId() uint64 {
@@ -1496,7 +1693,7 @@ type Notice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set by the coordinator. What happened.
 	Kind NoticeKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.NoticeKind" json:"kind,omitempty"`
-	// Set by the coordinator if the notice concerns a member. Its name.
+	// Set by the coordinator if the notice concerns a member. Its name; with NOTICE_KIND_SAME_FILES, see there.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
 	// Set by the coordinator if the notice concerns a request. Its id.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -1527,7 +1724,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +1736,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1749,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Notice) GetKind() NoticeKind {
@@ -1653,7 +1850,7 @@ type ExitReport struct {
 
 func (x *ExitReport) Reset() {
 	*x = ExitReport{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1862,7 @@ func (x *ExitReport) String() string {
 func (*ExitReport) ProtoMessage() {}
 
 func (x *ExitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1875,7 @@ func (x *ExitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitReport.ProtoReflect.Descriptor instead.
 func (*ExitReport) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExitReport) GetCode() int32 {
@@ -1740,7 +1937,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1949,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1962,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Attachment) GetUri() string {
@@ -1810,7 +2007,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +2019,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2032,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Sender) GetKind() SenderKind {
@@ -1902,6 +2099,8 @@ type Message struct {
 	//	*Message_PlanApprovalResponse
 	//	*Message_PermissionRequest
 	//	*Message_PermissionResponse
+	//	*Message_ReviewRequest
+	//	*Message_ReviewResponse
 	//	*Message_SpawnOrder
 	//	*Message_Notice
 	Body          isMessage_Body `protobuf_oneof:"body"`
@@ -1911,7 +2110,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2122,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2135,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Message) GetId() string {
@@ -2123,6 +2322,24 @@ func (x *Message) GetPermissionResponse() *PermissionResponse {
 	return nil
 }
 
+func (x *Message) GetReviewRequest() *ReviewRequest {
+	if x != nil {
+		if x, ok := x.Body.(*Message_ReviewRequest); ok {
+			return x.ReviewRequest
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetReviewResponse() *ReviewResponse {
+	if x != nil {
+		if x, ok := x.Body.(*Message_ReviewResponse); ok {
+			return x.ReviewResponse
+		}
+	}
+	return nil
+}
+
 func (x *Message) GetSpawnOrder() *SpawnOrder {
 	if x != nil {
 		if x, ok := x.Body.(*Message_SpawnOrder); ok {
@@ -2185,6 +2402,16 @@ type Message_PermissionResponse struct {
 	PermissionResponse *PermissionResponse `protobuf:"bytes,29,opt,name=permission_response,json=permissionResponse,proto3,oneof"`
 }
 
+type Message_ReviewRequest struct {
+	// A request to review a task. Cannot be sent by a client: see TaskService.CompleteTask.
+	ReviewRequest *ReviewRequest `protobuf:"bytes,31,opt,name=review_request,json=reviewRequest,proto3,oneof"`
+}
+
+type Message_ReviewResponse struct {
+	// The answer to a review request.
+	ReviewResponse *ReviewResponse `protobuf:"bytes,32,opt,name=review_response,json=reviewResponse,proto3,oneof"`
+}
+
 type Message_SpawnOrder struct {
 	// An order to start a member. Cannot be sent by a client: see HostService.Spawn.
 	SpawnOrder *SpawnOrder `protobuf:"bytes,30,opt,name=spawn_order,json=spawnOrder,proto3,oneof"`
@@ -2210,6 +2437,10 @@ func (*Message_PlanApprovalResponse) isMessage_Body() {}
 func (*Message_PermissionRequest) isMessage_Body() {}
 
 func (*Message_PermissionResponse) isMessage_Body() {}
+
+func (*Message_ReviewRequest) isMessage_Body() {}
+
+func (*Message_ReviewResponse) isMessage_Body() {}
 
 func (*Message_SpawnOrder) isMessage_Body() {}
 
@@ -2249,6 +2480,7 @@ type SendRequest struct {
 	//	*SendRequest_PlanApprovalResponse
 	//	*SendRequest_PermissionRequest
 	//	*SendRequest_PermissionResponse
+	//	*SendRequest_ReviewResponse
 	Body          isSendRequest_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2256,7 +2488,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2500,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2513,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SendRequest) GetTeam() string {
@@ -2412,6 +2644,15 @@ func (x *SendRequest) GetPermissionResponse() *PermissionResponse {
 	return nil
 }
 
+func (x *SendRequest) GetReviewResponse() *ReviewResponse {
+	if x != nil {
+		if x, ok := x.Body.(*SendRequest_ReviewResponse); ok {
+			return x.ReviewResponse
+		}
+	}
+	return nil
+}
+
 type isSendRequest_Body interface {
 	isSendRequest_Body()
 }
@@ -2456,6 +2697,11 @@ type SendRequest_PermissionResponse struct {
 	PermissionResponse *PermissionResponse `protobuf:"bytes,29,opt,name=permission_response,json=permissionResponse,proto3,oneof"`
 }
 
+type SendRequest_ReviewResponse struct {
+	// The answer to a review request. Only the member that was asked, the lead and the operator may send it.
+	ReviewResponse *ReviewResponse `protobuf:"bytes,32,opt,name=review_response,json=reviewResponse,proto3,oneof"`
+}
+
 func (*SendRequest_Message) isSendRequest_Body() {}
 
 func (*SendRequest_Broadcast) isSendRequest_Body() {}
@@ -2471,6 +2717,8 @@ func (*SendRequest_PlanApprovalResponse) isSendRequest_Body() {}
 func (*SendRequest_PermissionRequest) isSendRequest_Body() {}
 
 func (*SendRequest_PermissionResponse) isSendRequest_Body() {}
+
+func (*SendRequest_ReviewResponse) isSendRequest_Body() {}
 
 // The reply of MessageService.Send.
 type SendResponse struct {
@@ -2498,7 +2746,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2758,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2771,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -2603,7 +2851,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2863,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2876,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StreamRequest) GetInstanceId() string {
@@ -2670,7 +2918,7 @@ type StreamResponse struct {
 	//	*StreamResponse_Delivery
 	//	*StreamResponse_Heartbeat
 	//	*StreamResponse_Closing
-	//	*StreamResponse_TranscriptQuery
+	//	*StreamResponse_Query
 	Frame         isStreamResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2678,7 +2926,7 @@ type StreamResponse struct {
 
 func (x *StreamResponse) Reset() {
 	*x = StreamResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2938,7 @@ func (x *StreamResponse) String() string {
 func (*StreamResponse) ProtoMessage() {}
 
 func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +2951,7 @@ func (x *StreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
 func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StreamResponse) GetFrame() isStreamResponse_Frame {
@@ -2749,10 +2997,10 @@ func (x *StreamResponse) GetClosing() *SessionClosing {
 	return nil
 }
 
-func (x *StreamResponse) GetTranscriptQuery() *TranscriptQuery {
+func (x *StreamResponse) GetQuery() *RunnerQuery {
 	if x != nil {
-		if x, ok := x.Frame.(*StreamResponse_TranscriptQuery); ok {
-			return x.TranscriptQuery
+		if x, ok := x.Frame.(*StreamResponse_Query); ok {
+			return x.Query
 		}
 	}
 	return nil
@@ -2782,9 +3030,9 @@ type StreamResponse_Closing struct {
 	Closing *SessionClosing `protobuf:"bytes,4,opt,name=closing,proto3,oneof"`
 }
 
-type StreamResponse_TranscriptQuery struct {
-	// Someone wants to read the member's transcript. The member answers with TeamService.AnswerTranscriptQuery.
-	TranscriptQuery *TranscriptQuery `protobuf:"bytes,5,opt,name=transcript_query,json=transcriptQuery,proto3,oneof"`
+type StreamResponse_Query struct {
+	// A question to the member's runner, which answers with TeamService.AnswerQuery.
+	Query *RunnerQuery `protobuf:"bytes,5,opt,name=query,proto3,oneof"`
 }
 
 func (*StreamResponse_Opened) isStreamResponse_Frame() {}
@@ -2795,7 +3043,7 @@ func (*StreamResponse_Heartbeat) isStreamResponse_Frame() {}
 
 func (*StreamResponse_Closing) isStreamResponse_Frame() {}
 
-func (*StreamResponse_TranscriptQuery) isStreamResponse_Frame() {}
+func (*StreamResponse_Query) isStreamResponse_Frame() {}
 
 // The session that a stream has opened.
 type SessionOpened struct {
@@ -2821,7 +3069,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +3081,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +3094,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionOpened) GetSessionId() string {
@@ -2914,7 +3162,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3174,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3187,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Delivery) GetSequence() uint64 {
@@ -2974,7 +3222,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3234,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3247,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Heartbeat) GetServerTime() *timestamppb.Timestamp {
@@ -3024,7 +3272,7 @@ type SessionClosing struct {
 
 func (x *SessionClosing) Reset() {
 	*x = SessionClosing{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3284,7 @@ func (x *SessionClosing) String() string {
 func (*SessionClosing) ProtoMessage() {}
 
 func (x *SessionClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3297,7 @@ func (x *SessionClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosing.ProtoReflect.Descriptor instead.
 func (*SessionClosing) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionClosing) GetReason() CloseReason {
@@ -3087,7 +3335,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3347,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3360,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AckRequest) GetSessionId() string {
@@ -3140,7 +3388,7 @@ type AckResponse struct {
 
 func (x *AckResponse) Reset() {
 	*x = AckResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3400,7 @@ func (x *AckResponse) String() string {
 func (*AckResponse) ProtoMessage() {}
 
 func (x *AckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3413,7 @@ func (x *AckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResponse.ProtoReflect.Descriptor instead.
 func (*AckResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AckResponse) GetAcked() uint32 {
@@ -3188,7 +3436,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3448,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3461,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetMessageRequest) GetTeam() string {
@@ -3243,7 +3491,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3503,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3516,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetMessageResponse) GetMessage() *Message {
@@ -3310,7 +3558,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[29]
+	mi := &file_teamwire_v1_message_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3570,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[29]
+	mi := &file_teamwire_v1_message_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3583,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{29}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Receipt) GetRecipient() string {
@@ -3411,7 +3659,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[30]
+	mi := &file_teamwire_v1_message_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3671,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[30]
+	mi := &file_teamwire_v1_message_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3684,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{30}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListInboxRequest) GetPageSize() uint32 {
@@ -3482,7 +3730,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[31]
+	mi := &file_teamwire_v1_message_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +3742,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[31]
+	mi := &file_teamwire_v1_message_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3755,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{31}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListInboxResponse) GetDeliveries() []*Delivery {
@@ -3535,7 +3783,7 @@ var File_teamwire_v1_message_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"a\n" +
+	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/options.proto\x1a\x17teamwire/v1/query.proto\x1a\x16teamwire/v1/work.proto\"a\n" +
 	"\rDirectMessage\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x18\n" +
@@ -3584,6 +3832,23 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x122\n" +
 	"\n" +
 	"add_budget\x18\x04 \x01(\v2\x13.teamwire.v1.BudgetR\taddBudgetB\n" +
+	"\n" +
+	"\b_approve\"\xcb\x01\n" +
+	"\rReviewRequest\x12\x1c\n" +
+	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\x04R\x06taskId\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12\x16\n" +
+	"\x06result\x18\x04 \x01(\tR\x06result\x12%\n" +
+	"\x04work\x18\x05 \x01(\v2\x11.teamwire.v1.WorkR\x04work\x12*\n" +
+	"\x11merge_on_approval\x18\x06 \x01(\bR\x0fmergeOnApproval\"\xb9\x01\n" +
+	"\x0eReviewResponse\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
+	"\aapprove\x18\x02 \x01(\bH\x00R\aapprove\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06commit\x18\x04 \x01(\tR\x06commit\x12\x17\n" +
+	"\atask_id\x18\x05 \x01(\x04R\x06taskId\x12\x14\n" +
+	"\x05merge\x18\x06 \x01(\bR\x05mergeB\n" +
 	"\n" +
 	"\b_approve\"\x8b\x01\n" +
 	"\n" +
@@ -3650,7 +3915,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xf1\x0e\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xf4\x10\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -3687,13 +3952,17 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x12permission_request\x18\x1c \x01(\v2\x1e.teamwire.v1.PermissionRequestBf\x92\xb5\x18b\n" +
 	"\x12permission request\x12\x06detail\x1a-the lead, or the member named as its approver\"\x13permission_response(\x01H\x00R\x11permissionRequest\x12\x97\x01\n" +
 	"\x13permission_response\x18\x1d \x01(\v2\x1f.teamwire.v1.PermissionResponseBC\x92\xb5\x18?\n" +
-	"\x13permission response\x12\x06reason\x1a the member that made the requestH\x00R\x12permissionResponse\x12^\n" +
+	"\x13permission response\x12\x06reason\x1a the member that made the requestH\x00R\x12permissionResponse\x12\x87\x01\n" +
+	"\x0ereview_request\x18\x1f \x01(\v2\x1a.teamwire.v1.ReviewRequestBB\x92\xb5\x18>\n" +
+	"\x0ereview request\x12\x06result\x1a\x13the task's reviewer\"\x0freview_responseH\x00R\rreviewRequest\x12w\n" +
+	"\x0freview_response\x18  \x01(\v2\x1b.teamwire.v1.ReviewResponseB/\x92\xb5\x18+\n" +
+	"\x0freview response\x12\x06reason\x1a\x10the task's ownerH\x00R\x0ereviewResponse\x12^\n" +
 	"\vspawn_order\x18\x1e \x01(\v2\x17.teamwire.v1.SpawnOrderB\"\x92\xb5\x18\x1e\n" +
 	"\vspawn order\x12\asummary\x1a\x06a hostH\x00R\n" +
 	"spawnOrder\x12_\n" +
 	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n" +
 	"\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00R\x06noticeB\x06\n" +
-	"\x04body\"\xeb\x06\n" +
+	"\x04body\"\xb3\a\n" +
 	"\vSendRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x1e\n" +
@@ -3710,7 +3979,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x15plan_approval_request\x18\x19 \x01(\v2 .teamwire.v1.PlanApprovalRequestH\x00R\x13planApprovalRequest\x12Y\n" +
 	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseH\x00R\x14planApprovalResponse\x12O\n" +
 	"\x12permission_request\x18\x1c \x01(\v2\x1e.teamwire.v1.PermissionRequestH\x00R\x11permissionRequest\x12R\n" +
-	"\x13permission_response\x18\x1d \x01(\v2\x1f.teamwire.v1.PermissionResponseH\x00R\x12permissionResponseB\x06\n" +
+	"\x13permission_response\x18\x1d \x01(\v2\x1f.teamwire.v1.PermissionResponseH\x00R\x12permissionResponse\x12F\n" +
+	"\x0freview_response\x18  \x01(\v2\x1b.teamwire.v1.ReviewResponseH\x00R\x0ereviewResponseB\x06\n" +
 	"\x04body\"\x92\x02\n" +
 	"\fSendResponse\x12\x1d\n" +
 	"\n" +
@@ -3731,13 +4001,13 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"instanceId\x120\n" +
 	"\x14unacked_messages_max\x18\x02 \x01(\rR\x12unackedMessagesMax\x12*\n" +
 	"\x11unacked_bytes_max\x18\x03 \x01(\rR\x0funackedBytesMax\x12)\n" +
-	"\x10failed_sequences\x18\x04 \x03(\x04R\x0ffailedSequences\"\xc0\x02\n" +
+	"\x10failed_sequences\x18\x04 \x03(\x04R\x0ffailedSequences\"\xa7\x02\n" +
 	"\x0eStreamResponse\x124\n" +
 	"\x06opened\x18\x01 \x01(\v2\x1a.teamwire.v1.SessionOpenedH\x00R\x06opened\x123\n" +
 	"\bdelivery\x18\x02 \x01(\v2\x15.teamwire.v1.DeliveryH\x00R\bdelivery\x126\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x16.teamwire.v1.HeartbeatH\x00R\theartbeat\x127\n" +
-	"\aclosing\x18\x04 \x01(\v2\x1b.teamwire.v1.SessionClosingH\x00R\aclosing\x12I\n" +
-	"\x10transcript_query\x18\x05 \x01(\v2\x1c.teamwire.v1.TranscriptQueryH\x00R\x0ftranscriptQueryB\a\n" +
+	"\aclosing\x18\x04 \x01(\v2\x1b.teamwire.v1.SessionClosingH\x00R\aclosing\x120\n" +
+	"\x05query\x18\x05 \x01(\v2\x18.teamwire.v1.RunnerQueryH\x00R\x05queryB\a\n" +
 	"\x05frame\"\xf6\x01\n" +
 	"\rSessionOpened\x12\x1d\n" +
 	"\n" +
@@ -3801,7 +4071,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x1aRESTART_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RESTART_POLICY_NEVER\x10\x01\x12\x1d\n" +
 	"\x19RESTART_POLICY_ON_FAILURE\x10\x02\x12\x19\n" +
-	"\x15RESTART_POLICY_ALWAYS\x10\x03*\xaf\t\n" +
+	"\x15RESTART_POLICY_ALWAYS\x10\x03*\x9f\n" +
+	"\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12(\n" +
@@ -3828,7 +4099,10 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x19NOTICE_KIND_SPAWN_STARTED\x10\x11\x1a\x15\x92\xb5\x18\x11\x12\x06member\x1a\astarted\x129\n" +
 	"\x18NOTICE_KIND_SPAWN_FAILED\x10\x12\x1a\x1b\x92\xb5\x18\x17\b\x01\x12\x06member\x1a\vnot started\x12$\n" +
 	"\x11NOTICE_KIND_QUOTA\x10\x13\x1a\r\x92\xb5\x18\t\b\x01\x1a\x05quota\x12$\n" +
-	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\f\x92\xb5\x18\b\x1a\x06digest*{\n" +
+	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\f\x92\xb5\x18\b\x1a\x06digest\x126\n" +
+	"\x16NOTICE_KIND_SAME_FILES\x10\x15\x1a\x1a\x92\xb5\x18\x16\b\x01\x12\x06member\x1a\n" +
+	"same files\x126\n" +
+	"\x17NOTICE_KIND_REVIEW_VOID\x10\x16\x1a\x19\x92\xb5\x18\x15\b\x01\x12\x04task\x1a\vreview void*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
 	"\x19RUNNER_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RUNNER_ACTION_NONE\x10\x01\x12\x19\n" +
@@ -3898,7 +4172,7 @@ func file_teamwire_v1_message_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_teamwire_v1_message_proto_goTypes = []any{
 	(RestartPolicy)(0),            // 0: teamwire.v1.RestartPolicy
 	(NoticeKind)(0),               // 1: teamwire.v1.NoticeKind
@@ -3917,110 +4191,117 @@ var file_teamwire_v1_message_proto_goTypes = []any{
 	(*PermissionRequest)(nil),     // 14: teamwire.v1.PermissionRequest
 	(*ToolUse)(nil),               // 15: teamwire.v1.ToolUse
 	(*PermissionResponse)(nil),    // 16: teamwire.v1.PermissionResponse
-	(*SpawnOrder)(nil),            // 17: teamwire.v1.SpawnOrder
-	(*SpawnTerms)(nil),            // 18: teamwire.v1.SpawnTerms
-	(*TaskSummary)(nil),           // 19: teamwire.v1.TaskSummary
-	(*Notice)(nil),                // 20: teamwire.v1.Notice
-	(*ExitReport)(nil),            // 21: teamwire.v1.ExitReport
-	(*Attachment)(nil),            // 22: teamwire.v1.Attachment
-	(*Sender)(nil),                // 23: teamwire.v1.Sender
-	(*Message)(nil),               // 24: teamwire.v1.Message
-	(*SendRequest)(nil),           // 25: teamwire.v1.SendRequest
-	(*SendResponse)(nil),          // 26: teamwire.v1.SendResponse
-	(*StreamRequest)(nil),         // 27: teamwire.v1.StreamRequest
-	(*StreamResponse)(nil),        // 28: teamwire.v1.StreamResponse
-	(*SessionOpened)(nil),         // 29: teamwire.v1.SessionOpened
-	(*Delivery)(nil),              // 30: teamwire.v1.Delivery
-	(*Heartbeat)(nil),             // 31: teamwire.v1.Heartbeat
-	(*SessionClosing)(nil),        // 32: teamwire.v1.SessionClosing
-	(*AckRequest)(nil),            // 33: teamwire.v1.AckRequest
-	(*AckResponse)(nil),           // 34: teamwire.v1.AckResponse
-	(*GetMessageRequest)(nil),     // 35: teamwire.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),    // 36: teamwire.v1.GetMessageResponse
-	(*Receipt)(nil),               // 37: teamwire.v1.Receipt
-	(*ListInboxRequest)(nil),      // 38: teamwire.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 39: teamwire.v1.ListInboxResponse
-	nil,                           // 40: teamwire.v1.SpawnTerms.LabelsEntry
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*Budget)(nil),                // 42: teamwire.v1.Budget
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*TranscriptQuery)(nil),       // 44: teamwire.v1.TranscriptQuery
+	(*ReviewRequest)(nil),         // 17: teamwire.v1.ReviewRequest
+	(*ReviewResponse)(nil),        // 18: teamwire.v1.ReviewResponse
+	(*SpawnOrder)(nil),            // 19: teamwire.v1.SpawnOrder
+	(*SpawnTerms)(nil),            // 20: teamwire.v1.SpawnTerms
+	(*TaskSummary)(nil),           // 21: teamwire.v1.TaskSummary
+	(*Notice)(nil),                // 22: teamwire.v1.Notice
+	(*ExitReport)(nil),            // 23: teamwire.v1.ExitReport
+	(*Attachment)(nil),            // 24: teamwire.v1.Attachment
+	(*Sender)(nil),                // 25: teamwire.v1.Sender
+	(*Message)(nil),               // 26: teamwire.v1.Message
+	(*SendRequest)(nil),           // 27: teamwire.v1.SendRequest
+	(*SendResponse)(nil),          // 28: teamwire.v1.SendResponse
+	(*StreamRequest)(nil),         // 29: teamwire.v1.StreamRequest
+	(*StreamResponse)(nil),        // 30: teamwire.v1.StreamResponse
+	(*SessionOpened)(nil),         // 31: teamwire.v1.SessionOpened
+	(*Delivery)(nil),              // 32: teamwire.v1.Delivery
+	(*Heartbeat)(nil),             // 33: teamwire.v1.Heartbeat
+	(*SessionClosing)(nil),        // 34: teamwire.v1.SessionClosing
+	(*AckRequest)(nil),            // 35: teamwire.v1.AckRequest
+	(*AckResponse)(nil),           // 36: teamwire.v1.AckResponse
+	(*GetMessageRequest)(nil),     // 37: teamwire.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),    // 38: teamwire.v1.GetMessageResponse
+	(*Receipt)(nil),               // 39: teamwire.v1.Receipt
+	(*ListInboxRequest)(nil),      // 40: teamwire.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 41: teamwire.v1.ListInboxResponse
+	nil,                           // 42: teamwire.v1.SpawnTerms.LabelsEntry
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(*Budget)(nil),                // 44: teamwire.v1.Budget
+	(*Work)(nil),                  // 45: teamwire.v1.Work
+	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*RunnerQuery)(nil),           // 47: teamwire.v1.RunnerQuery
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
-	41, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
-	41, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	41, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
+	43, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
+	43, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	43, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
 	15, // 3: teamwire.v1.PermissionRequest.tool_use:type_name -> teamwire.v1.ToolUse
-	42, // 4: teamwire.v1.PermissionResponse.add_budget:type_name -> teamwire.v1.Budget
-	18, // 5: teamwire.v1.SpawnOrder.terms:type_name -> teamwire.v1.SpawnTerms
-	40, // 6: teamwire.v1.SpawnTerms.labels:type_name -> teamwire.v1.SpawnTerms.LabelsEntry
-	0,  // 7: teamwire.v1.SpawnTerms.restart:type_name -> teamwire.v1.RestartPolicy
-	23, // 8: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
-	1,  // 9: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
-	21, // 10: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
-	19, // 11: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	43, // 12: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
-	20, // 13: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
-	41, // 14: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
-	2,  // 15: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
-	3,  // 16: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	23, // 17: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	43, // 18: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	43, // 19: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	22, // 20: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	8,  // 21: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	9,  // 22: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	10, // 23: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	11, // 24: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	12, // 25: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	13, // 26: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 27: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
-	16, // 28: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
-	17, // 29: teamwire.v1.Message.spawn_order:type_name -> teamwire.v1.SpawnOrder
-	20, // 30: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	22, // 31: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	8,  // 32: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	9,  // 33: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	10, // 34: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	11, // 35: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	12, // 36: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	13, // 37: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 38: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
-	16, // 39: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
-	43, // 40: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	4,  // 41: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	29, // 42: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	30, // 43: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	31, // 44: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	32, // 45: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	44, // 46: teamwire.v1.StreamResponse.transcript_query:type_name -> teamwire.v1.TranscriptQuery
-	41, // 47: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	24, // 48: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	43, // 49: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	5,  // 50: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	24, // 51: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	37, // 52: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	6,  // 53: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	43, // 54: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	43, // 55: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	43, // 56: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	7,  // 57: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	30, // 58: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	25, // 59: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	27, // 60: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	33, // 61: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	35, // 62: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	38, // 63: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	26, // 64: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	28, // 65: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	34, // 66: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	36, // 67: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	39, // 68: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	64, // [64:69] is the sub-list for method output_type
-	59, // [59:64] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	44, // 4: teamwire.v1.PermissionResponse.add_budget:type_name -> teamwire.v1.Budget
+	45, // 5: teamwire.v1.ReviewRequest.work:type_name -> teamwire.v1.Work
+	20, // 6: teamwire.v1.SpawnOrder.terms:type_name -> teamwire.v1.SpawnTerms
+	42, // 7: teamwire.v1.SpawnTerms.labels:type_name -> teamwire.v1.SpawnTerms.LabelsEntry
+	0,  // 8: teamwire.v1.SpawnTerms.restart:type_name -> teamwire.v1.RestartPolicy
+	25, // 9: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
+	1,  // 10: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
+	23, // 11: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
+	21, // 12: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
+	46, // 13: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
+	22, // 14: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
+	43, // 15: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	2,  // 16: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
+	3,  // 17: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	25, // 18: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	46, // 19: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	46, // 20: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	24, // 21: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 22: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 23: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 24: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 25: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 26: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 27: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 28: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
+	16, // 29: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
+	17, // 30: teamwire.v1.Message.review_request:type_name -> teamwire.v1.ReviewRequest
+	18, // 31: teamwire.v1.Message.review_response:type_name -> teamwire.v1.ReviewResponse
+	19, // 32: teamwire.v1.Message.spawn_order:type_name -> teamwire.v1.SpawnOrder
+	22, // 33: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	24, // 34: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 35: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 36: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 37: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 38: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 39: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 40: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 41: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
+	16, // 42: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
+	18, // 43: teamwire.v1.SendRequest.review_response:type_name -> teamwire.v1.ReviewResponse
+	46, // 44: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	4,  // 45: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	31, // 46: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	32, // 47: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	33, // 48: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	34, // 49: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	47, // 50: teamwire.v1.StreamResponse.query:type_name -> teamwire.v1.RunnerQuery
+	43, // 51: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	26, // 52: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	46, // 53: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	5,  // 54: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	26, // 55: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	39, // 56: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	6,  // 57: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	46, // 58: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	46, // 59: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	46, // 60: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	7,  // 61: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	32, // 62: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	27, // 63: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	29, // 64: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	35, // 65: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	37, // 66: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	40, // 67: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	28, // 68: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	30, // 69: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	36, // 70: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	38, // 71: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	41, // 72: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	68, // [68:73] is the sub-list for method output_type
+	63, // [63:68] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -4030,12 +4311,14 @@ func file_teamwire_v1_message_proto_init() {
 	}
 	file_teamwire_v1_activity_proto_init()
 	file_teamwire_v1_options_proto_init()
-	file_teamwire_v1_transcript_proto_init()
+	file_teamwire_v1_query_proto_init()
+	file_teamwire_v1_work_proto_init()
 	file_teamwire_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[8].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[13].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[16].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[10].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[15].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[18].OneofWrappers = []any{
 		(*Message_Message)(nil),
 		(*Message_Broadcast)(nil),
 		(*Message_ShutdownRequest)(nil),
@@ -4044,10 +4327,12 @@ func file_teamwire_v1_message_proto_init() {
 		(*Message_PlanApprovalResponse)(nil),
 		(*Message_PermissionRequest)(nil),
 		(*Message_PermissionResponse)(nil),
+		(*Message_ReviewRequest)(nil),
+		(*Message_ReviewResponse)(nil),
 		(*Message_SpawnOrder)(nil),
 		(*Message_Notice)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[17].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[19].OneofWrappers = []any{
 		(*SendRequest_Message)(nil),
 		(*SendRequest_Broadcast)(nil),
 		(*SendRequest_ShutdownRequest)(nil),
@@ -4056,13 +4341,14 @@ func file_teamwire_v1_message_proto_init() {
 		(*SendRequest_PlanApprovalResponse)(nil),
 		(*SendRequest_PermissionRequest)(nil),
 		(*SendRequest_PermissionResponse)(nil),
+		(*SendRequest_ReviewResponse)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[20].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[22].OneofWrappers = []any{
 		(*StreamResponse_Opened)(nil),
 		(*StreamResponse_Delivery)(nil),
 		(*StreamResponse_Heartbeat)(nil),
 		(*StreamResponse_Closing)(nil),
-		(*StreamResponse_TranscriptQuery)(nil),
+		(*StreamResponse_Query)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4070,7 +4356,7 @@ func file_teamwire_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_message_proto_rawDesc), len(file_teamwire_v1_message_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -173,8 +173,13 @@ const (
 	// The caller has seen entries that the store does not have: it has lost them, or was restored from an older backup. The metadata
 	// has `last_sequence`, the newest entry that there is.
 	Reason_REASON_CURSOR_AHEAD Reason = 67
-	// The member's runner has not answered: it is not connected, or it keeps no transcript.
+	// The member's runner has not answered: it is not connected, or it does not have what was asked for.
 	Reason_REASON_RUNNER_SILENT Reason = 68
+	// The paths of the task overlap with those of a task in progress, and one of the two is exclusive. The metadata has that task's
+	// `task_id` and its `owner`.
+	Reason_REASON_PATHS_CLAIMED Reason = 69
+	// The review is for another commit than the answer. The metadata has the request's `commit`.
+	Reason_REASON_REVIEW_VOID Reason = 70
 )
 
 // Enum value maps for Reason.
@@ -249,6 +254,8 @@ var (
 		66: "REASON_ANSWERER_LOST",
 		67: "REASON_CURSOR_AHEAD",
 		68: "REASON_RUNNER_SILENT",
+		69: "REASON_PATHS_CLAIMED",
+		70: "REASON_REVIEW_VOID",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -320,6 +327,8 @@ var (
 		"REASON_ANSWERER_LOST":           66,
 		"REASON_CURSOR_AHEAD":            67,
 		"REASON_RUNNER_SILENT":           68,
+		"REASON_PATHS_CLAIMED":           69,
+		"REASON_REVIEW_VOID":             70,
 	}
 )
 
@@ -354,7 +363,7 @@ var File_teamwire_v1_reason_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xc4\x13\n" +
+	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\x86\x14\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x13REASON_INVALID_TYPE\x10\x01\x1a\x06\x8a\xb5\x18\x02\b\x03\x12$\n" +
@@ -432,7 +441,9 @@ const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\x18REASON_SIGN_IN_CODE_USED\x10A\x1a\x06\x8a\xb5\x18\x02\b\x10\x12\"\n" +
 	"\x14REASON_ANSWERER_LOST\x10B\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02\x12\x1f\n" +
 	"\x13REASON_CURSOR_AHEAD\x10C\x1a\x06\x8a\xb5\x18\x02\b\t\x12\"\n" +
-	"\x14REASON_RUNNER_SILENT\x10D\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02BQ\n" +
+	"\x14REASON_RUNNER_SILENT\x10D\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02\x12 \n" +
+	"\x14REASON_PATHS_CLAIMED\x10E\x1a\x06\x8a\xb5\x18\x02\b\t\x12\x1e\n" +
+	"\x12REASON_REVIEW_VOID\x10F\x1a\x06\x8a\xb5\x18\x02\b\tBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

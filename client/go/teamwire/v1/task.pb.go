@@ -39,6 +39,8 @@ const (
 	TaskStatus_TASK_STATUS_COMPLETED TaskStatus = 3
 	// Removed from the board. Final.
 	TaskStatus_TASK_STATUS_DELETED TaskStatus = 4
+	// Its owner has completed it, and it awaits its review.
+	TaskStatus_TASK_STATUS_IN_REVIEW TaskStatus = 5
 )
 
 // Enum value maps for TaskStatus.
@@ -49,6 +51,7 @@ var (
 		2: "TASK_STATUS_IN_PROGRESS",
 		3: "TASK_STATUS_COMPLETED",
 		4: "TASK_STATUS_DELETED",
+		5: "TASK_STATUS_IN_REVIEW",
 	}
 	TaskStatus_value = map[string]int32{
 		"TASK_STATUS_UNSPECIFIED": 0,
@@ -56,6 +59,7 @@ var (
 		"TASK_STATUS_IN_PROGRESS": 2,
 		"TASK_STATUS_COMPLETED":   3,
 		"TASK_STATUS_DELETED":     4,
+		"TASK_STATUS_IN_REVIEW":   5,
 	}
 )
 
@@ -134,8 +138,20 @@ type Task struct {
 	ReleasedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
 	// Set while a detached life has claimed it. When the claim expires.
 	ClaimExpiresAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=claim_expires_at,json=claimExpiresAt,proto3" json:"claim_expires_at,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// See CreateTaskRequest.paths.
+	Paths []string `protobuf:"bytes,22,rep,name=paths,proto3" json:"paths,omitempty"`
+	// See CreateTaskRequest.exclusive.
+	Exclusive bool `protobuf:"varint,23,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// See CreateTaskRequest.reviewer.
+	Reviewer string `protobuf:"bytes,24,opt,name=reviewer,proto3" json:"reviewer,omitempty"`
+	// See CreateTaskRequest.merge_on_approval.
+	MergeOnApproval bool `protobuf:"varint,25,opt,name=merge_on_approval,json=mergeOnApproval,proto3" json:"merge_on_approval,omitempty"`
+	// The review that it awaits. Empty unless it is in review.
+	ReviewRequestId string `protobuf:"bytes,26,opt,name=review_request_id,json=reviewRequestId,proto3" json:"review_request_id,omitempty"`
+	// The commit that is in review or was approved. Empty if none is.
+	Commit        string `protobuf:"bytes,27,opt,name=commit,proto3" json:"commit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -315,6 +331,48 @@ func (x *Task) GetClaimExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Task) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Task) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
+func (x *Task) GetReviewer() string {
+	if x != nil {
+		return x.Reviewer
+	}
+	return ""
+}
+
+func (x *Task) GetMergeOnApproval() bool {
+	if x != nil {
+		return x.MergeOnApproval
+	}
+	return false
+}
+
+func (x *Task) GetReviewRequestId() string {
+	if x != nil {
+		return x.ReviewRequestId
+	}
+	return ""
+}
+
+func (x *Task) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
 // The request of TaskService.CreateTask.
 type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -333,9 +391,22 @@ type CreateTaskRequest struct {
 	// Optional. The tasks that must be completed first: up to 64 of the team's tasks, none of them deleted.
 	BlockedBy []uint64 `protobuf:"varint,7,rep,packed,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// Optional. Up to 32 pairs. Keys have 1 to 63 characters, and values up to 1,024.
-	Metadata      map[string]string `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Metadata map[string]string `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Optional. The files that the task will change, as patterns of paths relative to the root of the repository: `*` and `?` stand for
+	// characters of one segment, `**` for any segments, and a `/` at the end for everything in the directory. Up to 32, each of up to 200
+	// characters. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
+	Paths []string `protobuf:"bytes,9,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Optional. If true, overlapping with a task in progress refuses a claim instead, of either task, until that task is completed, in
+	// review or released.
+	Exclusive bool `protobuf:"varint,10,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// Optional. Who reviews the result: a member, or `team-lead` for the lead at that time. Completing the task asks this member, and the
+	// task is completed once it approves. If the reviewer owns the task, or has exited, the lead reviews it; the lead's own tasks need no
+	// review by the lead. Empty means no review.
+	Reviewer string `protobuf:"bytes,11,opt,name=reviewer,proto3" json:"reviewer,omitempty"`
+	// Optional. If true, the owner's runner merges the approved commit into the branch that the worktree began from. Needs `reviewer`.
+	MergeOnApproval bool `protobuf:"varint,12,opt,name=merge_on_approval,json=mergeOnApproval,proto3" json:"merge_on_approval,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CreateTaskRequest) Reset() {
@@ -422,6 +493,34 @@ func (x *CreateTaskRequest) GetMetadata() map[string]string {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *CreateTaskRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *CreateTaskRequest) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
+func (x *CreateTaskRequest) GetReviewer() string {
+	if x != nil {
+		return x.Reviewer
+	}
+	return ""
+}
+
+func (x *CreateTaskRequest) GetMergeOnApproval() bool {
+	if x != nil {
+		return x.MergeOnApproval
+	}
+	return false
 }
 
 // The reply of TaskService.CreateTask.
@@ -861,8 +960,18 @@ type UpdateTaskRequest struct {
 	SetMetadata map[string]string `protobuf:"bytes,10,rep,name=set_metadata,json=setMetadata,proto3" json:"set_metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Keys to remove.
 	RemoveMetadata []string `protobuf:"bytes,11,rep,name=remove_metadata,json=removeMetadata,proto3" json:"remove_metadata,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Patterns to add to Task.paths.
+	AddPaths []string `protobuf:"bytes,12,rep,name=add_paths,json=addPaths,proto3" json:"add_paths,omitempty"`
+	// Patterns to remove from Task.paths.
+	RemovePaths []string `protobuf:"bytes,13,rep,name=remove_paths,json=removePaths,proto3" json:"remove_paths,omitempty"`
+	// See CreateTaskRequest.exclusive.
+	Exclusive *bool `protobuf:"varint,14,opt,name=exclusive,proto3,oneof" json:"exclusive,omitempty"`
+	// See CreateTaskRequest.reviewer. Only the lead and the operator may change it on a task that is not their own.
+	Reviewer *string `protobuf:"bytes,15,opt,name=reviewer,proto3,oneof" json:"reviewer,omitempty"`
+	// See CreateTaskRequest.merge_on_approval.
+	MergeOnApproval *bool `protobuf:"varint,16,opt,name=merge_on_approval,json=mergeOnApproval,proto3,oneof" json:"merge_on_approval,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *UpdateTaskRequest) Reset() {
@@ -972,6 +1081,41 @@ func (x *UpdateTaskRequest) GetRemoveMetadata() []string {
 	return nil
 }
 
+func (x *UpdateTaskRequest) GetAddPaths() []string {
+	if x != nil {
+		return x.AddPaths
+	}
+	return nil
+}
+
+func (x *UpdateTaskRequest) GetRemovePaths() []string {
+	if x != nil {
+		return x.RemovePaths
+	}
+	return nil
+}
+
+func (x *UpdateTaskRequest) GetExclusive() bool {
+	if x != nil && x.Exclusive != nil {
+		return *x.Exclusive
+	}
+	return false
+}
+
+func (x *UpdateTaskRequest) GetReviewer() string {
+	if x != nil && x.Reviewer != nil {
+		return *x.Reviewer
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetMergeOnApproval() bool {
+	if x != nil && x.MergeOnApproval != nil {
+		return *x.MergeOnApproval
+	}
+	return false
+}
+
 // The reply of TaskService.UpdateTask.
 type UpdateTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1024,7 +1168,9 @@ type Claim struct {
 	// The task.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Proves the claim to CompleteTask and ReleaseTask.
-	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// Warnings, each a sentence for people: other tasks in progress have paths that overlap with this task's. Empty in a replayed reply.
+	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1071,6 +1217,13 @@ func (x *Claim) GetToken() string {
 		return x.Token
 	}
 	return ""
+}
+
+func (x *Claim) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // The request of TaskService.ClaimTask.
@@ -1285,7 +1438,10 @@ type CompleteTaskRequest struct {
 	// Required of the owner; see Claim.token. The lead and the operator may leave it empty.
 	ClaimToken string `protobuf:"bytes,3,opt,name=claim_token,json=claimToken,proto3" json:"claim_token,omitempty"`
 	// Optional. The result; up to 64 KiB.
-	Result        string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
+	Result string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
+	// Optional. The work to review, if the task has a reviewer; ignored otherwise. Runners and `teamwire task update` fill it in. Without it,
+	// only the result is reviewed.
+	Work          *Work `protobuf:"bytes,5,opt,name=work,proto3" json:"work,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1346,6 +1502,13 @@ func (x *CompleteTaskRequest) GetResult() string {
 		return x.Result
 	}
 	return ""
+}
+
+func (x *CompleteTaskRequest) GetWork() *Work {
+	if x != nil {
+		return x.Work
+	}
+	return nil
 }
 
 // The reply of TaskService.CompleteTask.
@@ -1627,7 +1790,7 @@ var File_teamwire_v1_task_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xa6\a\n" +
+	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x16teamwire/v1/work.proto\"\xe6\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
@@ -1658,10 +1821,16 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x10released_because\x18\x13 \x01(\tR\x0freleasedBecause\x12;\n" +
 	"\vreleased_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"releasedAt\x12D\n" +
-	"\x10claim_expires_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x0eclaimExpiresAt\x1a;\n" +
+	"\x10claim_expires_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x0eclaimExpiresAt\x12\x14\n" +
+	"\x05paths\x18\x16 \x03(\tR\x05paths\x12\x1c\n" +
+	"\texclusive\x18\x17 \x01(\bR\texclusive\x12\x1a\n" +
+	"\breviewer\x18\x18 \x01(\tR\breviewer\x12*\n" +
+	"\x11merge_on_approval\x18\x19 \x01(\bR\x0fmergeOnApproval\x12*\n" +
+	"\x11review_request_id\x18\x1a \x01(\tR\x0freviewRequestId\x12\x16\n" +
+	"\x06commit\x18\x1b \x01(\tR\x06commit\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe5\x03\n" +
 	"\x11CreateTaskRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
@@ -1672,7 +1841,12 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x05owner\x18\x06 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
 	"blocked_by\x18\a \x03(\x04R\tblockedBy\x12H\n" +
-	"\bmetadata\x18\b \x03(\v2,.teamwire.v1.CreateTaskRequest.MetadataEntryR\bmetadata\x1a;\n" +
+	"\bmetadata\x18\b \x03(\v2,.teamwire.v1.CreateTaskRequest.MetadataEntryR\bmetadata\x12\x14\n" +
+	"\x05paths\x18\t \x03(\tR\x05paths\x12\x1c\n" +
+	"\texclusive\x18\n" +
+	" \x01(\bR\texclusive\x12\x1a\n" +
+	"\breviewer\x18\v \x01(\tR\breviewer\x12*\n" +
+	"\x11merge_on_approval\x18\f \x01(\bR\x0fmergeOnApproval\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
@@ -1702,7 +1876,7 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x04team\x18\x01 \x01(\tR\x04team\"Y\n" +
 	"\x13FollowTasksResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.teamwire.v1.TaskR\x04task\x12\x1b\n" +
-	"\tcaught_up\x18\x02 \x01(\bR\bcaughtUp\"\xb7\x04\n" +
+	"\tcaught_up\x18\x02 \x01(\bR\bcaughtUp\"\x9d\x06\n" +
 	"\x11UpdateTaskRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\x12)\n" +
@@ -1716,7 +1890,12 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x11remove_blocked_by\x18\t \x03(\x04R\x0fremoveBlockedBy\x12R\n" +
 	"\fset_metadata\x18\n" +
 	" \x03(\v2/.teamwire.v1.UpdateTaskRequest.SetMetadataEntryR\vsetMetadata\x12'\n" +
-	"\x0fremove_metadata\x18\v \x03(\tR\x0eremoveMetadata\x1a>\n" +
+	"\x0fremove_metadata\x18\v \x03(\tR\x0eremoveMetadata\x12\x1b\n" +
+	"\tadd_paths\x18\f \x03(\tR\baddPaths\x12!\n" +
+	"\fremove_paths\x18\r \x03(\tR\vremovePaths\x12!\n" +
+	"\texclusive\x18\x0e \x01(\bH\x04R\texclusive\x88\x01\x01\x12\x1f\n" +
+	"\breviewer\x18\x0f \x01(\tH\x05R\breviewer\x88\x01\x01\x12/\n" +
+	"\x11merge_on_approval\x18\x10 \x01(\bH\x06R\x0fmergeOnApproval\x88\x01\x01\x1a>\n" +
 	"\x10SetMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
@@ -1724,12 +1903,17 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\b_subjectB\x0e\n" +
 	"\f_descriptionB\x0e\n" +
 	"\f_active_formB\b\n" +
-	"\x06_owner\";\n" +
+	"\x06_ownerB\f\n" +
+	"\n" +
+	"_exclusiveB\v\n" +
+	"\t_reviewerB\x14\n" +
+	"\x12_merge_on_approval\";\n" +
 	"\x12UpdateTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.teamwire.v1.TaskR\x04task\"D\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.teamwire.v1.TaskR\x04task\"`\n" +
 	"\x05Claim\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.teamwire.v1.TaskR\x04task\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"T\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\x12\x1a\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"T\n" +
 	"\x10ClaimTaskRequest\x12'\n" +
 	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\"=\n" +
@@ -1739,13 +1923,14 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x127\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\b\x8a\xb5\x18\x04\x12\x02\b<R\x04wait\"A\n" +
 	"\x15ClaimNextTaskResponse\x12(\n" +
-	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"{\n" +
+	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"\xa2\x01\n" +
 	"\x13CompleteTaskRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\x12\x1f\n" +
 	"\vclaim_token\x18\x03 \x01(\tR\n" +
 	"claimToken\x12\x16\n" +
-	"\x06result\x18\x04 \x01(\tR\x06result\"[\n" +
+	"\x06result\x18\x04 \x01(\tR\x06result\x12%\n" +
+	"\x04work\x18\x05 \x01(\v2\x11.teamwire.v1.WorkR\x04work\"[\n" +
 	"\x14CompleteTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.teamwire.v1.TaskR\x04task\x12\x1c\n" +
 	"\tunblocked\x18\x02 \x03(\x04R\tunblocked\"z\n" +
@@ -1761,14 +1946,15 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\"2\n" +
 	"\x12DeleteTaskResponse\x12\x1c\n" +
-	"\tunblocked\x18\x01 \x03(\x04R\tunblocked*\x93\x01\n" +
+	"\tunblocked\x18\x01 \x03(\x04R\tunblocked*\xae\x01\n" +
 	"\n" +
 	"TaskStatus\x12\x1b\n" +
 	"\x17TASK_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n" +
 	"\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n" +
 	"\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n" +
-	"\x13TASK_STATUS_DELETED\x10\x042\xc2\a\n" +
+	"\x13TASK_STATUS_DELETED\x10\x04\x12\x19\n" +
+	"\x15TASK_STATUS_IN_REVIEW\x10\x052\xc2\a\n" +
 	"\vTaskService\x12\\\n" +
 	"\n" +
 	"CreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\r\x8a\xb5\x18\x06\n" +
@@ -1839,6 +2025,7 @@ var file_teamwire_v1_task_proto_goTypes = []any{
 	(*Sender)(nil),                // 26: teamwire.v1.Sender
 	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*Work)(nil),                  // 29: teamwire.v1.Work
 }
 var file_teamwire_v1_task_proto_depIdxs = []int32{
 	0,  // 0: teamwire.v1.Task.status:type_name -> teamwire.v1.TaskStatus
@@ -1862,33 +2049,34 @@ var file_teamwire_v1_task_proto_depIdxs = []int32{
 	12, // 18: teamwire.v1.ClaimTaskResponse.claim:type_name -> teamwire.v1.Claim
 	28, // 19: teamwire.v1.ClaimNextTaskRequest.wait:type_name -> google.protobuf.Duration
 	12, // 20: teamwire.v1.ClaimNextTaskResponse.claim:type_name -> teamwire.v1.Claim
-	1,  // 21: teamwire.v1.CompleteTaskResponse.task:type_name -> teamwire.v1.Task
-	1,  // 22: teamwire.v1.ReleaseTaskResponse.task:type_name -> teamwire.v1.Task
-	2,  // 23: teamwire.v1.TaskService.CreateTask:input_type -> teamwire.v1.CreateTaskRequest
-	4,  // 24: teamwire.v1.TaskService.GetTask:input_type -> teamwire.v1.GetTaskRequest
-	6,  // 25: teamwire.v1.TaskService.ListTasks:input_type -> teamwire.v1.ListTasksRequest
-	8,  // 26: teamwire.v1.TaskService.FollowTasks:input_type -> teamwire.v1.FollowTasksRequest
-	10, // 27: teamwire.v1.TaskService.UpdateTask:input_type -> teamwire.v1.UpdateTaskRequest
-	13, // 28: teamwire.v1.TaskService.ClaimTask:input_type -> teamwire.v1.ClaimTaskRequest
-	15, // 29: teamwire.v1.TaskService.ClaimNextTask:input_type -> teamwire.v1.ClaimNextTaskRequest
-	17, // 30: teamwire.v1.TaskService.CompleteTask:input_type -> teamwire.v1.CompleteTaskRequest
-	19, // 31: teamwire.v1.TaskService.ReleaseTask:input_type -> teamwire.v1.ReleaseTaskRequest
-	21, // 32: teamwire.v1.TaskService.DeleteTask:input_type -> teamwire.v1.DeleteTaskRequest
-	3,  // 33: teamwire.v1.TaskService.CreateTask:output_type -> teamwire.v1.CreateTaskResponse
-	5,  // 34: teamwire.v1.TaskService.GetTask:output_type -> teamwire.v1.GetTaskResponse
-	7,  // 35: teamwire.v1.TaskService.ListTasks:output_type -> teamwire.v1.ListTasksResponse
-	9,  // 36: teamwire.v1.TaskService.FollowTasks:output_type -> teamwire.v1.FollowTasksResponse
-	11, // 37: teamwire.v1.TaskService.UpdateTask:output_type -> teamwire.v1.UpdateTaskResponse
-	14, // 38: teamwire.v1.TaskService.ClaimTask:output_type -> teamwire.v1.ClaimTaskResponse
-	16, // 39: teamwire.v1.TaskService.ClaimNextTask:output_type -> teamwire.v1.ClaimNextTaskResponse
-	18, // 40: teamwire.v1.TaskService.CompleteTask:output_type -> teamwire.v1.CompleteTaskResponse
-	20, // 41: teamwire.v1.TaskService.ReleaseTask:output_type -> teamwire.v1.ReleaseTaskResponse
-	22, // 42: teamwire.v1.TaskService.DeleteTask:output_type -> teamwire.v1.DeleteTaskResponse
-	33, // [33:43] is the sub-list for method output_type
-	23, // [23:33] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	29, // 21: teamwire.v1.CompleteTaskRequest.work:type_name -> teamwire.v1.Work
+	1,  // 22: teamwire.v1.CompleteTaskResponse.task:type_name -> teamwire.v1.Task
+	1,  // 23: teamwire.v1.ReleaseTaskResponse.task:type_name -> teamwire.v1.Task
+	2,  // 24: teamwire.v1.TaskService.CreateTask:input_type -> teamwire.v1.CreateTaskRequest
+	4,  // 25: teamwire.v1.TaskService.GetTask:input_type -> teamwire.v1.GetTaskRequest
+	6,  // 26: teamwire.v1.TaskService.ListTasks:input_type -> teamwire.v1.ListTasksRequest
+	8,  // 27: teamwire.v1.TaskService.FollowTasks:input_type -> teamwire.v1.FollowTasksRequest
+	10, // 28: teamwire.v1.TaskService.UpdateTask:input_type -> teamwire.v1.UpdateTaskRequest
+	13, // 29: teamwire.v1.TaskService.ClaimTask:input_type -> teamwire.v1.ClaimTaskRequest
+	15, // 30: teamwire.v1.TaskService.ClaimNextTask:input_type -> teamwire.v1.ClaimNextTaskRequest
+	17, // 31: teamwire.v1.TaskService.CompleteTask:input_type -> teamwire.v1.CompleteTaskRequest
+	19, // 32: teamwire.v1.TaskService.ReleaseTask:input_type -> teamwire.v1.ReleaseTaskRequest
+	21, // 33: teamwire.v1.TaskService.DeleteTask:input_type -> teamwire.v1.DeleteTaskRequest
+	3,  // 34: teamwire.v1.TaskService.CreateTask:output_type -> teamwire.v1.CreateTaskResponse
+	5,  // 35: teamwire.v1.TaskService.GetTask:output_type -> teamwire.v1.GetTaskResponse
+	7,  // 36: teamwire.v1.TaskService.ListTasks:output_type -> teamwire.v1.ListTasksResponse
+	9,  // 37: teamwire.v1.TaskService.FollowTasks:output_type -> teamwire.v1.FollowTasksResponse
+	11, // 38: teamwire.v1.TaskService.UpdateTask:output_type -> teamwire.v1.UpdateTaskResponse
+	14, // 39: teamwire.v1.TaskService.ClaimTask:output_type -> teamwire.v1.ClaimTaskResponse
+	16, // 40: teamwire.v1.TaskService.ClaimNextTask:output_type -> teamwire.v1.ClaimNextTaskResponse
+	18, // 41: teamwire.v1.TaskService.CompleteTask:output_type -> teamwire.v1.CompleteTaskResponse
+	20, // 42: teamwire.v1.TaskService.ReleaseTask:output_type -> teamwire.v1.ReleaseTaskResponse
+	22, // 43: teamwire.v1.TaskService.DeleteTask:output_type -> teamwire.v1.DeleteTaskResponse
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_task_proto_init() }
@@ -1898,6 +2086,7 @@ func file_teamwire_v1_task_proto_init() {
 	}
 	file_teamwire_v1_message_proto_init()
 	file_teamwire_v1_options_proto_init()
+	file_teamwire_v1_work_proto_init()
 	file_teamwire_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

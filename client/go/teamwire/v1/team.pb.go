@@ -386,6 +386,8 @@ const (
 	FindingClass_FINDING_CLASS_MORE FindingClass = 24
 	// Notifications to people about the team are not delivered. Only the lead and the operator see this.
 	FindingClass_FINDING_CLASS_NOT_NOTIFIED FindingClass = 25
+	// A review awaits an answer.
+	FindingClass_FINDING_CLASS_REVIEW_UNANSWERED FindingClass = 26
 )
 
 // Enum value maps for FindingClass.
@@ -417,6 +419,7 @@ var (
 		23: "FINDING_CLASS_UNTRIED_VERSION",
 		24: "FINDING_CLASS_MORE",
 		25: "FINDING_CLASS_NOT_NOTIFIED",
+		26: "FINDING_CLASS_REVIEW_UNANSWERED",
 	}
 	FindingClass_value = map[string]int32{
 		"FINDING_CLASS_UNSPECIFIED":           0,
@@ -445,6 +448,7 @@ var (
 		"FINDING_CLASS_UNTRIED_VERSION":       23,
 		"FINDING_CLASS_MORE":                  24,
 		"FINDING_CLASS_NOT_NOTIFIED":          25,
+		"FINDING_CLASS_REVIEW_UNANSWERED":     26,
 	}
 )
 
@@ -2932,7 +2936,7 @@ var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x1cteamwire/v1/transcript.proto\"\x99\x02\n" +
+	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x17teamwire/v1/query.proto\x1a\x1cteamwire/v1/transcript.proto\x1a\x16teamwire/v1/work.proto\"\x99\x02\n" +
 	"\x04Team\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12 \n" +
@@ -3151,7 +3155,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SEVERITY_PROBLEM\x10\x01\x12\x11\n" +
-	"\rSEVERITY_NOTE\x10\x02*\xb8\x06\n" +
+	"\rSEVERITY_NOTE\x10\x02*\xdd\x06\n" +
 	"\fFindingClass\x12\x1d\n" +
 	"\x19FINDING_CLASS_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FINDING_CLASS_NOT_QUEUED\x10\x01\x12\x1f\n" +
@@ -3179,11 +3183,12 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x1cFINDING_CLASS_DELETE_BLOCKED\x10\x16\x12!\n" +
 	"\x1dFINDING_CLASS_UNTRIED_VERSION\x10\x17\x12\x16\n" +
 	"\x12FINDING_CLASS_MORE\x10\x18\x12\x1e\n" +
-	"\x1aFINDING_CLASS_NOT_NOTIFIED\x10\x19*L\n" +
+	"\x1aFINDING_CLASS_NOT_NOTIFIED\x10\x19\x12#\n" +
+	"\x1fFINDING_CLASS_REVIEW_UNANSWERED\x10\x1a*L\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\xce\x0f\n" +
+	"\rACTIVITY_IDLE\x10\x022\x88\x10\n" +
 	"\vTeamService\x12l\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
@@ -3216,8 +3221,10 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\vGetLastTurn\x12\x1f.teamwire.v1.GetLastTurnRequest\x1a .teamwire.v1.GetLastTurnResponse\"\r\x8a\xb5\x18\x06\n" +
 	"\x02\x01\x05\x10\x01\x90\x02\x01\x12h\n" +
 	"\x0eReadTranscript\x12\".teamwire.v1.ReadTranscriptRequest\x1a#.teamwire.v1.ReadTranscriptResponse\"\r\x8a\xb5\x18\x06\n" +
-	"\x02\x01\x05\x10\x01\x90\x02\x01\x12|\n" +
-	"\x15AnswerTranscriptQuery\x12).teamwire.v1.AnswerTranscriptQueryRequest\x1a*.teamwire.v1.AnswerTranscriptQueryResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x01\x12V\n" +
+	"\bReadWork\x12\x1c.teamwire.v1.ReadWorkRequest\x1a\x1d.teamwire.v1.ReadWorkResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x01\x12^\n" +
+	"\vAnswerQuery\x12\x1f.teamwire.v1.AnswerQueryRequest\x1a .teamwire.v1.AnswerQueryResponse\"\f\x8a\xb5\x18\x05\n" +
 	"\x01\x01\x10\x01\x90\x02\x02\x12g\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x1b\x8a\xb5\x18\x14\n" +
 	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x90\x02\x02\x12^\n" +
@@ -3244,68 +3251,70 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_teamwire_v1_team_proto_goTypes = []any{
-	(Role)(0),                             // 0: teamwire.v1.Role
-	(MemberState)(0),                      // 1: teamwire.v1.MemberState
-	(Liveness)(0),                         // 2: teamwire.v1.Liveness
-	(NoticeLevel)(0),                      // 3: teamwire.v1.NoticeLevel
-	(Severity)(0),                         // 4: teamwire.v1.Severity
-	(FindingClass)(0),                     // 5: teamwire.v1.FindingClass
-	(Activity)(0),                         // 6: teamwire.v1.Activity
-	(*Team)(nil),                          // 7: teamwire.v1.Team
-	(*TeamStorage)(nil),                   // 8: teamwire.v1.TeamStorage
-	(*Member)(nil),                        // 9: teamwire.v1.Member
-	(*MemberAttributes)(nil),              // 10: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),             // 11: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),            // 12: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),                // 13: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),               // 14: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),              // 15: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),             // 16: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),             // 17: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),            // 18: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),                 // 19: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),                // 20: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),         // 21: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil),        // 22: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),                   // 23: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),                  // 24: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),                  // 25: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),                 // 26: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),            // 27: teamwire.v1.ListMembersRequest
-	(*DiagnoseRequest)(nil),               // 28: teamwire.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),              // 29: teamwire.v1.DiagnoseResponse
-	(*Finding)(nil),                       // 30: teamwire.v1.Finding
-	(*ListMembersResponse)(nil),           // 31: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),              // 32: teamwire.v1.HeartbeatRequest
-	(*WorkFailure)(nil),                   // 33: teamwire.v1.WorkFailure
-	(*HeartbeatResponse)(nil),             // 34: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),              // 35: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),             // 36: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),                // 37: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),               // 38: teamwire.v1.SetLeadResponse
-	(*SetNoticeLevelRequest)(nil),         // 39: teamwire.v1.SetNoticeLevelRequest
-	(*SetNoticeLevelResponse)(nil),        // 40: teamwire.v1.SetNoticeLevelResponse
-	nil,                                   // 41: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),         // 42: google.protobuf.Timestamp
-	(*BudgetUse)(nil),                     // 43: teamwire.v1.BudgetUse
-	(*ExitReport)(nil),                    // 44: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),           // 45: google.protobuf.Duration
-	(*Usage)(nil),                         // 46: teamwire.v1.Usage
-	(*FailedTurns)(nil),                   // 47: teamwire.v1.FailedTurns
-	(*Program)(nil),                       // 48: teamwire.v1.Program
-	(*Budget)(nil),                        // 49: teamwire.v1.Budget
-	(*ReportActivityRequest)(nil),         // 50: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),           // 51: teamwire.v1.ListActivityRequest
-	(*GetLastTurnRequest)(nil),            // 52: teamwire.v1.GetLastTurnRequest
-	(*ReadTranscriptRequest)(nil),         // 53: teamwire.v1.ReadTranscriptRequest
-	(*AnswerTranscriptQueryRequest)(nil),  // 54: teamwire.v1.AnswerTranscriptQueryRequest
-	(*SetBudgetRequest)(nil),              // 55: teamwire.v1.SetBudgetRequest
-	(*ReportActivityResponse)(nil),        // 56: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),          // 57: teamwire.v1.ListActivityResponse
-	(*GetLastTurnResponse)(nil),           // 58: teamwire.v1.GetLastTurnResponse
-	(*ReadTranscriptResponse)(nil),        // 59: teamwire.v1.ReadTranscriptResponse
-	(*AnswerTranscriptQueryResponse)(nil), // 60: teamwire.v1.AnswerTranscriptQueryResponse
-	(*SetBudgetResponse)(nil),             // 61: teamwire.v1.SetBudgetResponse
+	(Role)(0),                      // 0: teamwire.v1.Role
+	(MemberState)(0),               // 1: teamwire.v1.MemberState
+	(Liveness)(0),                  // 2: teamwire.v1.Liveness
+	(NoticeLevel)(0),               // 3: teamwire.v1.NoticeLevel
+	(Severity)(0),                  // 4: teamwire.v1.Severity
+	(FindingClass)(0),              // 5: teamwire.v1.FindingClass
+	(Activity)(0),                  // 6: teamwire.v1.Activity
+	(*Team)(nil),                   // 7: teamwire.v1.Team
+	(*TeamStorage)(nil),            // 8: teamwire.v1.TeamStorage
+	(*Member)(nil),                 // 9: teamwire.v1.Member
+	(*MemberAttributes)(nil),       // 10: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),      // 11: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),     // 12: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),         // 13: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),        // 14: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),       // 15: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),      // 16: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),      // 17: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),     // 18: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),          // 19: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),         // 20: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),  // 21: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil), // 22: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),            // 23: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),           // 24: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),           // 25: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 26: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),     // 27: teamwire.v1.ListMembersRequest
+	(*DiagnoseRequest)(nil),        // 28: teamwire.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),       // 29: teamwire.v1.DiagnoseResponse
+	(*Finding)(nil),                // 30: teamwire.v1.Finding
+	(*ListMembersResponse)(nil),    // 31: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),       // 32: teamwire.v1.HeartbeatRequest
+	(*WorkFailure)(nil),            // 33: teamwire.v1.WorkFailure
+	(*HeartbeatResponse)(nil),      // 34: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 35: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 36: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 37: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 38: teamwire.v1.SetLeadResponse
+	(*SetNoticeLevelRequest)(nil),  // 39: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil), // 40: teamwire.v1.SetNoticeLevelResponse
+	nil,                            // 41: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
+	(*BudgetUse)(nil),              // 43: teamwire.v1.BudgetUse
+	(*ExitReport)(nil),             // 44: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 45: google.protobuf.Duration
+	(*Usage)(nil),                  // 46: teamwire.v1.Usage
+	(*FailedTurns)(nil),            // 47: teamwire.v1.FailedTurns
+	(*Program)(nil),                // 48: teamwire.v1.Program
+	(*Budget)(nil),                 // 49: teamwire.v1.Budget
+	(*ReportActivityRequest)(nil),  // 50: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),    // 51: teamwire.v1.ListActivityRequest
+	(*GetLastTurnRequest)(nil),     // 52: teamwire.v1.GetLastTurnRequest
+	(*ReadTranscriptRequest)(nil),  // 53: teamwire.v1.ReadTranscriptRequest
+	(*ReadWorkRequest)(nil),        // 54: teamwire.v1.ReadWorkRequest
+	(*AnswerQueryRequest)(nil),     // 55: teamwire.v1.AnswerQueryRequest
+	(*SetBudgetRequest)(nil),       // 56: teamwire.v1.SetBudgetRequest
+	(*ReportActivityResponse)(nil), // 57: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 58: teamwire.v1.ListActivityResponse
+	(*GetLastTurnResponse)(nil),    // 59: teamwire.v1.GetLastTurnResponse
+	(*ReadTranscriptResponse)(nil), // 60: teamwire.v1.ReadTranscriptResponse
+	(*ReadWorkResponse)(nil),       // 61: teamwire.v1.ReadWorkResponse
+	(*AnswerQueryResponse)(nil),    // 62: teamwire.v1.AnswerQueryResponse
+	(*SetBudgetResponse)(nil),      // 63: teamwire.v1.SetBudgetResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	42, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
@@ -3372,33 +3381,35 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	51, // 61: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
 	52, // 62: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
 	53, // 63: teamwire.v1.TeamService.ReadTranscript:input_type -> teamwire.v1.ReadTranscriptRequest
-	54, // 64: teamwire.v1.TeamService.AnswerTranscriptQuery:input_type -> teamwire.v1.AnswerTranscriptQueryRequest
-	35, // 65: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	37, // 66: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	39, // 67: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	55, // 68: teamwire.v1.TeamService.SetBudget:input_type -> teamwire.v1.SetBudgetRequest
-	12, // 69: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	14, // 70: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	16, // 71: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	18, // 72: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	20, // 73: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	22, // 74: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	24, // 75: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	26, // 76: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	31, // 77: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 78: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
-	34, // 79: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	56, // 80: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	57, // 81: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	58, // 82: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
-	59, // 83: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
-	60, // 84: teamwire.v1.TeamService.AnswerTranscriptQuery:output_type -> teamwire.v1.AnswerTranscriptQueryResponse
-	36, // 85: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	38, // 86: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // 87: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	61, // 88: teamwire.v1.TeamService.SetBudget:output_type -> teamwire.v1.SetBudgetResponse
-	69, // [69:89] is the sub-list for method output_type
-	49, // [49:69] is the sub-list for method input_type
+	54, // 64: teamwire.v1.TeamService.ReadWork:input_type -> teamwire.v1.ReadWorkRequest
+	55, // 65: teamwire.v1.TeamService.AnswerQuery:input_type -> teamwire.v1.AnswerQueryRequest
+	35, // 66: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 67: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	39, // 68: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	56, // 69: teamwire.v1.TeamService.SetBudget:input_type -> teamwire.v1.SetBudgetRequest
+	12, // 70: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 71: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 72: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 73: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 74: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 75: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 76: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 77: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 78: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 79: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 80: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	57, // 81: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	58, // 82: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	59, // 83: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
+	60, // 84: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
+	61, // 85: teamwire.v1.TeamService.ReadWork:output_type -> teamwire.v1.ReadWorkResponse
+	62, // 86: teamwire.v1.TeamService.AnswerQuery:output_type -> teamwire.v1.AnswerQueryResponse
+	36, // 87: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 88: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // 89: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	63, // 90: teamwire.v1.TeamService.SetBudget:output_type -> teamwire.v1.SetBudgetResponse
+	70, // [70:91] is the sub-list for method output_type
+	49, // [49:70] is the sub-list for method input_type
 	49, // [49:49] is the sub-list for extension type_name
 	49, // [49:49] is the sub-list for extension extendee
 	0,  // [0:49] is the sub-list for field type_name
@@ -3412,7 +3423,9 @@ func file_teamwire_v1_team_proto_init() {
 	file_teamwire_v1_activity_proto_init()
 	file_teamwire_v1_message_proto_init()
 	file_teamwire_v1_options_proto_init()
+	file_teamwire_v1_query_proto_init()
 	file_teamwire_v1_transcript_proto_init()
+	file_teamwire_v1_work_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

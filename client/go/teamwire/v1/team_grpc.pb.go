@@ -21,26 +21,27 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TeamService_CreateTeam_FullMethodName            = "/teamwire.v1.TeamService/CreateTeam"
-	TeamService_GetTeam_FullMethodName               = "/teamwire.v1.TeamService/GetTeam"
-	TeamService_ListTeams_FullMethodName             = "/teamwire.v1.TeamService/ListTeams"
-	TeamService_DeleteTeam_FullMethodName            = "/teamwire.v1.TeamService/DeleteTeam"
-	TeamService_Invite_FullMethodName                = "/teamwire.v1.TeamService/Invite"
-	TeamService_CreateObserver_FullMethodName        = "/teamwire.v1.TeamService/CreateObserver"
-	TeamService_Join_FullMethodName                  = "/teamwire.v1.TeamService/Join"
-	TeamService_Leave_FullMethodName                 = "/teamwire.v1.TeamService/Leave"
-	TeamService_ListMembers_FullMethodName           = "/teamwire.v1.TeamService/ListMembers"
-	TeamService_Diagnose_FullMethodName              = "/teamwire.v1.TeamService/Diagnose"
-	TeamService_Heartbeat_FullMethodName             = "/teamwire.v1.TeamService/Heartbeat"
-	TeamService_ReportActivity_FullMethodName        = "/teamwire.v1.TeamService/ReportActivity"
-	TeamService_ListActivity_FullMethodName          = "/teamwire.v1.TeamService/ListActivity"
-	TeamService_GetLastTurn_FullMethodName           = "/teamwire.v1.TeamService/GetLastTurn"
-	TeamService_ReadTranscript_FullMethodName        = "/teamwire.v1.TeamService/ReadTranscript"
-	TeamService_AnswerTranscriptQuery_FullMethodName = "/teamwire.v1.TeamService/AnswerTranscriptQuery"
-	TeamService_ForceStop_FullMethodName             = "/teamwire.v1.TeamService/ForceStop"
-	TeamService_SetLead_FullMethodName               = "/teamwire.v1.TeamService/SetLead"
-	TeamService_SetNoticeLevel_FullMethodName        = "/teamwire.v1.TeamService/SetNoticeLevel"
-	TeamService_SetBudget_FullMethodName             = "/teamwire.v1.TeamService/SetBudget"
+	TeamService_CreateTeam_FullMethodName     = "/teamwire.v1.TeamService/CreateTeam"
+	TeamService_GetTeam_FullMethodName        = "/teamwire.v1.TeamService/GetTeam"
+	TeamService_ListTeams_FullMethodName      = "/teamwire.v1.TeamService/ListTeams"
+	TeamService_DeleteTeam_FullMethodName     = "/teamwire.v1.TeamService/DeleteTeam"
+	TeamService_Invite_FullMethodName         = "/teamwire.v1.TeamService/Invite"
+	TeamService_CreateObserver_FullMethodName = "/teamwire.v1.TeamService/CreateObserver"
+	TeamService_Join_FullMethodName           = "/teamwire.v1.TeamService/Join"
+	TeamService_Leave_FullMethodName          = "/teamwire.v1.TeamService/Leave"
+	TeamService_ListMembers_FullMethodName    = "/teamwire.v1.TeamService/ListMembers"
+	TeamService_Diagnose_FullMethodName       = "/teamwire.v1.TeamService/Diagnose"
+	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
+	TeamService_ReportActivity_FullMethodName = "/teamwire.v1.TeamService/ReportActivity"
+	TeamService_ListActivity_FullMethodName   = "/teamwire.v1.TeamService/ListActivity"
+	TeamService_GetLastTurn_FullMethodName    = "/teamwire.v1.TeamService/GetLastTurn"
+	TeamService_ReadTranscript_FullMethodName = "/teamwire.v1.TeamService/ReadTranscript"
+	TeamService_ReadWork_FullMethodName       = "/teamwire.v1.TeamService/ReadWork"
+	TeamService_AnswerQuery_FullMethodName    = "/teamwire.v1.TeamService/AnswerQuery"
+	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
+	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
+	TeamService_SetNoticeLevel_FullMethodName = "/teamwire.v1.TeamService/SetNoticeLevel"
+	TeamService_SetBudget_FullMethodName      = "/teamwire.v1.TeamService/SetBudget"
 )
 
 // TeamServiceClient is the client API for TeamService service.
@@ -147,13 +148,21 @@ type TeamServiceClient interface {
 	// read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
-	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
 	// INVALID_NAME, INVALID_FIELD.
 	ReadTranscript(ctx context.Context, in *ReadTranscriptRequest, opts ...grpc.CallOption) (*ReadTranscriptResponse, error)
-	// Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+	// Reads a part of a member's work: numbers, a diff, its commits, or these as a git bundle. The member's runner runs git on its machine,
+	// and answers through its session, so the member must be connected. Only the lead, the operator and the member itself may call it, and
+	// the reviewer of one of its tasks, except for what was kept of work in progress.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME, INVALID_FIELD.
+	ReadWork(ctx context.Context, in *ReadWorkRequest, opts ...grpc.CallOption) (*ReadWorkResponse, error)
+	// Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
-	AnswerTranscriptQuery(ctx context.Context, in *AnswerTranscriptQueryRequest, opts ...grpc.CallOption) (*AnswerTranscriptQueryResponse, error)
+	AnswerQuery(ctx context.Context, in *AnswerQueryRequest, opts ...grpc.CallOption) (*AnswerQueryResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
 	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
 	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
@@ -342,10 +351,20 @@ func (c *teamServiceClient) ReadTranscript(ctx context.Context, in *ReadTranscri
 	return out, nil
 }
 
-func (c *teamServiceClient) AnswerTranscriptQuery(ctx context.Context, in *AnswerTranscriptQueryRequest, opts ...grpc.CallOption) (*AnswerTranscriptQueryResponse, error) {
+func (c *teamServiceClient) ReadWork(ctx context.Context, in *ReadWorkRequest, opts ...grpc.CallOption) (*ReadWorkResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(AnswerTranscriptQueryResponse)
-	err := c.cc.Invoke(ctx, TeamService_AnswerTranscriptQuery_FullMethodName, in, out, cOpts...)
+	out := new(ReadWorkResponse)
+	err := c.cc.Invoke(ctx, TeamService_ReadWork_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) AnswerQuery(ctx context.Context, in *AnswerQueryRequest, opts ...grpc.CallOption) (*AnswerQueryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerQueryResponse)
+	err := c.cc.Invoke(ctx, TeamService_AnswerQuery_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -496,13 +515,21 @@ type TeamServiceServer interface {
 	// read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
-	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
 	// INVALID_NAME, INVALID_FIELD.
 	ReadTranscript(context.Context, *ReadTranscriptRequest) (*ReadTranscriptResponse, error)
-	// Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+	// Reads a part of a member's work: numbers, a diff, its commits, or these as a git bundle. The member's runner runs git on its machine,
+	// and answers through its session, so the member must be connected. Only the lead, the operator and the member itself may call it, and
+	// the reviewer of one of its tasks, except for what was kept of work in progress.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME, INVALID_FIELD.
+	ReadWork(context.Context, *ReadWorkRequest) (*ReadWorkResponse, error)
+	// Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
-	AnswerTranscriptQuery(context.Context, *AnswerTranscriptQueryRequest) (*AnswerTranscriptQueryResponse, error)
+	AnswerQuery(context.Context, *AnswerQueryRequest) (*AnswerQueryResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
 	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
 	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
@@ -586,8 +613,11 @@ func (UnimplementedTeamServiceServer) GetLastTurn(context.Context, *GetLastTurnR
 func (UnimplementedTeamServiceServer) ReadTranscript(context.Context, *ReadTranscriptRequest) (*ReadTranscriptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadTranscript not implemented")
 }
-func (UnimplementedTeamServiceServer) AnswerTranscriptQuery(context.Context, *AnswerTranscriptQueryRequest) (*AnswerTranscriptQueryResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method AnswerTranscriptQuery not implemented")
+func (UnimplementedTeamServiceServer) ReadWork(context.Context, *ReadWorkRequest) (*ReadWorkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadWork not implemented")
+}
+func (UnimplementedTeamServiceServer) AnswerQuery(context.Context, *AnswerQueryRequest) (*AnswerQueryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnswerQuery not implemented")
 }
 func (UnimplementedTeamServiceServer) ForceStop(context.Context, *ForceStopRequest) (*ForceStopResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForceStop not implemented")
@@ -892,20 +922,38 @@ func _TeamService_ReadTranscript_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _TeamService_AnswerTranscriptQuery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(AnswerTranscriptQueryRequest)
+func _TeamService_ReadWork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadWorkRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(TeamServiceServer).AnswerTranscriptQuery(ctx, in)
+		return srv.(TeamServiceServer).ReadWork(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: TeamService_AnswerTranscriptQuery_FullMethodName,
+		FullMethod: TeamService_ReadWork_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(TeamServiceServer).AnswerTranscriptQuery(ctx, req.(*AnswerTranscriptQueryRequest))
+		return srv.(TeamServiceServer).ReadWork(ctx, req.(*ReadWorkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_AnswerQuery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerQueryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).AnswerQuery(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_AnswerQuery_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).AnswerQuery(ctx, req.(*AnswerQueryRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1050,8 +1098,12 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _TeamService_ReadTranscript_Handler,
 		},
 		{
-			MethodName: "AnswerTranscriptQuery",
-			Handler:    _TeamService_AnswerTranscriptQuery_Handler,
+			MethodName: "ReadWork",
+			Handler:    _TeamService_ReadWork_Handler,
+		},
+		{
+			MethodName: "AnswerQuery",
+			Handler:    _TeamService_AnswerQuery_Handler,
 		},
 		{
 			MethodName: "ForceStop",

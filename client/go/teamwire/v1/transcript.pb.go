@@ -396,162 +396,6 @@ func (x *ReadTranscriptResponse) GetNewestSequence() uint64 {
 	return 0
 }
 
-// A frame of MessageService.Stream: someone wants to read the member's transcript.
-type TranscriptQuery struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// For AnswerTranscriptQueryRequest.query_id.
-	QueryId string `protobuf:"bytes,1,opt,name=query_id,json=queryId,proto3" json:"query_id,omitempty"`
-	// What to read. `wait` is set if the answer may wait for the next entry.
-	Request       *ReadTranscriptRequest `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TranscriptQuery) Reset() {
-	*x = TranscriptQuery{}
-	mi := &file_teamwire_v1_transcript_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TranscriptQuery) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TranscriptQuery) ProtoMessage() {}
-
-func (x *TranscriptQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_transcript_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TranscriptQuery.ProtoReflect.Descriptor instead.
-func (*TranscriptQuery) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_transcript_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *TranscriptQuery) GetQueryId() string {
-	if x != nil {
-		return x.QueryId
-	}
-	return ""
-}
-
-func (x *TranscriptQuery) GetRequest() *ReadTranscriptRequest {
-	if x != nil {
-		return x.Request
-	}
-	return nil
-}
-
-// The request of TeamService.AnswerTranscriptQuery.
-type AnswerTranscriptQueryRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. See TranscriptQuery.query_id.
-	QueryId string `protobuf:"bytes,1,opt,name=query_id,json=queryId,proto3" json:"query_id,omitempty"`
-	// The page. Up to 256 KiB.
-	Page *ReadTranscriptResponse `protobuf:"bytes,2,opt,name=page,proto3" json:"page,omitempty"`
-	// Why there is none, for people. Empty if there is one. The coordinator keeps the first 500 characters.
-	Refusal       string `protobuf:"bytes,3,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AnswerTranscriptQueryRequest) Reset() {
-	*x = AnswerTranscriptQueryRequest{}
-	mi := &file_teamwire_v1_transcript_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AnswerTranscriptQueryRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AnswerTranscriptQueryRequest) ProtoMessage() {}
-
-func (x *AnswerTranscriptQueryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_transcript_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AnswerTranscriptQueryRequest.ProtoReflect.Descriptor instead.
-func (*AnswerTranscriptQueryRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_transcript_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *AnswerTranscriptQueryRequest) GetQueryId() string {
-	if x != nil {
-		return x.QueryId
-	}
-	return ""
-}
-
-func (x *AnswerTranscriptQueryRequest) GetPage() *ReadTranscriptResponse {
-	if x != nil {
-		return x.Page
-	}
-	return nil
-}
-
-func (x *AnswerTranscriptQueryRequest) GetRefusal() string {
-	if x != nil {
-		return x.Refusal
-	}
-	return ""
-}
-
-// The reply of TeamService.AnswerTranscriptQuery.
-type AnswerTranscriptQueryResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AnswerTranscriptQueryResponse) Reset() {
-	*x = AnswerTranscriptQueryResponse{}
-	mi := &file_teamwire_v1_transcript_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AnswerTranscriptQueryResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AnswerTranscriptQueryResponse) ProtoMessage() {}
-
-func (x *AnswerTranscriptQueryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_transcript_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AnswerTranscriptQueryResponse.ProtoReflect.Descriptor instead.
-func (*AnswerTranscriptQueryResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_transcript_proto_rawDescGZIP(), []int{5}
-}
-
 var File_teamwire_v1_transcript_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_transcript_proto_rawDesc = "" +
@@ -581,15 +425,7 @@ const file_teamwire_v1_transcript_proto_rawDesc = "" +
 	"\x16ReadTranscriptResponse\x126\n" +
 	"\aentries\x18\x01 \x03(\v2\x1c.teamwire.v1.TranscriptEntryR\aentries\x12'\n" +
 	"\x0foldest_sequence\x18\x02 \x01(\x04R\x0eoldestSequence\x12'\n" +
-	"\x0fnewest_sequence\x18\x03 \x01(\x04R\x0enewestSequence\"j\n" +
-	"\x0fTranscriptQuery\x12\x19\n" +
-	"\bquery_id\x18\x01 \x01(\tR\aqueryId\x12<\n" +
-	"\arequest\x18\x02 \x01(\v2\".teamwire.v1.ReadTranscriptRequestR\arequest\"\x8c\x01\n" +
-	"\x1cAnswerTranscriptQueryRequest\x12\x19\n" +
-	"\bquery_id\x18\x01 \x01(\tR\aqueryId\x127\n" +
-	"\x04page\x18\x02 \x01(\v2#.teamwire.v1.ReadTranscriptResponseR\x04page\x12\x18\n" +
-	"\arefusal\x18\x03 \x01(\tR\arefusal\"\x1f\n" +
-	"\x1dAnswerTranscriptQueryResponse*\xe3\x01\n" +
+	"\x0fnewest_sequence\x18\x03 \x01(\x04R\x0enewestSequence*\xe3\x01\n" +
 	"\x0eTranscriptKind\x12\x1f\n" +
 	"\x1bTRANSCRIPT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16TRANSCRIPT_KIND_PROMPT\x10\x01\x12\x18\n" +
@@ -613,32 +449,27 @@ func file_teamwire_v1_transcript_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_transcript_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_teamwire_v1_transcript_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_teamwire_v1_transcript_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_teamwire_v1_transcript_proto_goTypes = []any{
-	(TranscriptKind)(0),                   // 0: teamwire.v1.TranscriptKind
-	(*TranscriptEntry)(nil),               // 1: teamwire.v1.TranscriptEntry
-	(*ReadTranscriptRequest)(nil),         // 2: teamwire.v1.ReadTranscriptRequest
-	(*ReadTranscriptResponse)(nil),        // 3: teamwire.v1.ReadTranscriptResponse
-	(*TranscriptQuery)(nil),               // 4: teamwire.v1.TranscriptQuery
-	(*AnswerTranscriptQueryRequest)(nil),  // 5: teamwire.v1.AnswerTranscriptQueryRequest
-	(*AnswerTranscriptQueryResponse)(nil), // 6: teamwire.v1.AnswerTranscriptQueryResponse
-	(*timestamppb.Timestamp)(nil),         // 7: google.protobuf.Timestamp
-	(*Usage)(nil),                         // 8: teamwire.v1.Usage
-	(*durationpb.Duration)(nil),           // 9: google.protobuf.Duration
+	(TranscriptKind)(0),            // 0: teamwire.v1.TranscriptKind
+	(*TranscriptEntry)(nil),        // 1: teamwire.v1.TranscriptEntry
+	(*ReadTranscriptRequest)(nil),  // 2: teamwire.v1.ReadTranscriptRequest
+	(*ReadTranscriptResponse)(nil), // 3: teamwire.v1.ReadTranscriptResponse
+	(*timestamppb.Timestamp)(nil),  // 4: google.protobuf.Timestamp
+	(*Usage)(nil),                  // 5: teamwire.v1.Usage
+	(*durationpb.Duration)(nil),    // 6: google.protobuf.Duration
 }
 var file_teamwire_v1_transcript_proto_depIdxs = []int32{
-	7, // 0: teamwire.v1.TranscriptEntry.at:type_name -> google.protobuf.Timestamp
+	4, // 0: teamwire.v1.TranscriptEntry.at:type_name -> google.protobuf.Timestamp
 	0, // 1: teamwire.v1.TranscriptEntry.kind:type_name -> teamwire.v1.TranscriptKind
-	8, // 2: teamwire.v1.TranscriptEntry.usage:type_name -> teamwire.v1.Usage
-	9, // 3: teamwire.v1.ReadTranscriptRequest.wait:type_name -> google.protobuf.Duration
+	5, // 2: teamwire.v1.TranscriptEntry.usage:type_name -> teamwire.v1.Usage
+	6, // 3: teamwire.v1.ReadTranscriptRequest.wait:type_name -> google.protobuf.Duration
 	1, // 4: teamwire.v1.ReadTranscriptResponse.entries:type_name -> teamwire.v1.TranscriptEntry
-	2, // 5: teamwire.v1.TranscriptQuery.request:type_name -> teamwire.v1.ReadTranscriptRequest
-	3, // 6: teamwire.v1.AnswerTranscriptQueryRequest.page:type_name -> teamwire.v1.ReadTranscriptResponse
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_transcript_proto_init() }
@@ -654,7 +485,7 @@ func file_teamwire_v1_transcript_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_transcript_proto_rawDesc), len(file_teamwire_v1_transcript_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -65,6 +65,16 @@ class Helpers:
         body = message_pb2.PermissionResponse(request_id=request_id, approve=approve, reason=reason)
         return await self.messages.Send(message_pb2.SendRequest(permission_response=body))
 
+    async def answer_review(
+        self, request_id: str, approve: bool, reason: str = "", commit: str = ""
+    ) -> message_pb2.SendResponse:
+        """Approves or rejects the work of another member on a task.
+
+        With `commit`, only if the review is of that commit.
+        """
+        body = message_pb2.ReviewResponse(request_id=request_id, approve=approve, reason=reason, commit=commit)
+        return await self.messages.Send(message_pb2.SendRequest(review_response=body))
+
     async def withdraw_request(self, request_id: str) -> request_pb2.Request:
         """Withdraws a permission request of the caller's. Returns the request, unchanged if it was decided before."""
         request = request_pb2.WithdrawRequest(request_id=request_id)
@@ -151,6 +161,7 @@ class BlockingHelpers:
     answer_plan = blocking(Helpers.answer_plan)
     request_permission = blocking(Helpers.request_permission)
     answer_permission = blocking(Helpers.answer_permission)
+    answer_review = blocking(Helpers.answer_review)
     withdraw_request = blocking(Helpers.withdraw_request)
     invite = blocking(Helpers.invite)
     invite_host = blocking(Helpers.invite_host)

@@ -62,6 +62,7 @@ READ = {
     "ListTasks",
     "ListTeams",
     "ReadTranscript",
+    "ReadWork",
     "WaitForDecision",
 }
 """The calls that change nothing."""

@@ -205,7 +205,7 @@ impl Driver {
                 json!({ "task_id": client.create_task(request).await?.task.unwrap_or_default().id })
             }
             "claim_next" => match client.claim_next_task(Duration::ZERO).await? {
-                Some(v1::Claim { task, token }) => {
+                Some(v1::Claim { task, token, .. }) => {
                     let task = task.unwrap_or_default();
                     json!({ "task_id": task.id, "subject": task.subject, "claim_token": token })
                 }

@@ -221,7 +221,8 @@ calls! {
     /// Sets, raises or removes a budget. Not retried while its outcome is unknown.
     teams.set_budget = SetBudget(SetBudgetRequest.team) -> SetBudgetResponse;
     /// Answers a query of the member's transcript.
-    teams.answer_transcript_query = AnswerTranscriptQuery(AnswerTranscriptQueryRequest) -> AnswerTranscriptQueryResponse;
+    teams.read_work = ReadWork(ReadWorkRequest) -> ReadWorkResponse;
+    teams.answer_query = AnswerQuery(AnswerQueryRequest) -> AnswerQueryResponse;
     /// Lists the teams that the caller can see.
     teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
     /// Deletes a team and everything in it, given its name or the full request. Not retried while its outcome is

@@ -28,7 +28,7 @@ struct InboxState {
     /// The last time that the session opened or was lost. Only the latest is kept.
     link: Option<Event>,
     /// The coordinator bounds how many there are.
-    queries: VecDeque<v1::TranscriptQuery>,
+    queries: VecDeque<v1::RunnerQuery>,
     urgent: VecDeque<Delivery>,
     deliveries: VecDeque<Delivery>,
 }
@@ -45,7 +45,7 @@ impl Inbox {
         self.filled.notify_one();
     }
 
-    pub(super) fn ask(&self, query: v1::TranscriptQuery) {
+    pub(super) fn ask(&self, query: v1::RunnerQuery) {
         self.state().queries.push_back(query);
         self.filled.notify_one();
     }
@@ -89,7 +89,7 @@ impl Inbox {
             return Some(Some(Ok(link)));
         }
         if let Some(query) = state.queries.pop_front() {
-            return Some(Some(Ok(Event::TranscriptQuery(Box::new(query)))));
+            return Some(Some(Ok(Event::Query(Box::new(query)))));
         }
         let delivery = state.urgent.pop_front().or_else(|| state.deliveries.pop_front())?;
         Some(Some(Ok(Event::Delivery(Box::new(delivery)))))

@@ -56,8 +56,8 @@ pub enum Event {
     },
     /// A message has arrived.
     Delivery(Box<Delivery>),
-    /// Someone wants to read the member's transcript. Answer with [`Client::answer_transcript_query`], or ignore it.
-    TranscriptQuery(Box<v1::TranscriptQuery>),
+    /// Someone asks for what only the member's runner has. Answer with [`Client::answer_query`], or ignore it.
+    Query(Box<v1::RunnerQuery>),
     /// The member has approved its own shutdown, or leaves: end the process now. The subscription has ended.
     ShutdownApproved {
         /// The id of the approved request. Empty if the member is leaving voluntarily.

@@ -146,7 +146,7 @@ impl Reader {
                     self.request.failed_sequences.clear();
                 }
                 Some(Frame::Delivery(delivery)) => self.deliver(delivery),
-                Some(Frame::TranscriptQuery(query)) => self.inbox.ask(query),
+                Some(Frame::Query(query)) => self.inbox.ask(query),
                 Some(Frame::Closing(closing)) => return closed(closing),
                 // An unknown kind of frame is from a later version.
                 Some(Frame::Heartbeat(_)) | None => {}

@@ -51,6 +51,11 @@ export abstract class Helpers {
     return this.messages.send({ body: { case: "permissionResponse", value: { requestId, approve, reason } } });
   }
 
+  /** Approves or rejects the work of another member on a task. With `commit`, only if the review is of that commit. */
+  answerReview(requestId: string, approve: boolean, reason = "", commit = ""): Promise<SendResponse> {
+    return this.messages.send({ body: { case: "reviewResponse", value: { requestId, approve, reason, commit } } });
+  }
+
   /** Withdraws a permission request of the caller's. Returns the request, unchanged if it was decided before. */
   async withdrawRequest(requestId: string): Promise<Request> {
     return given((await this.requests.withdraw({ requestId })).request);

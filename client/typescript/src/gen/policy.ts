@@ -64,6 +64,7 @@ export const READ: ReadonlySet<string> = new Set([
   "ListTasks",
   "ListTeams",
   "ReadTranscript",
+  "ReadWork",
   "WaitForDecision",
 ]);
 

@@ -10,9 +10,10 @@ use crate::domain::{
 };
 
 /// Every kind, in the order of the documentation. A further kind of request is one more line here.
-pub static KINDS: [AlertKind; 5] = [
+pub static KINDS: [AlertKind; 6] = [
     AlertKind::of_requests("permission", "permission request", |member| &member.pending_permissions),
     AlertKind::of_requests("plan", "plan", |member| member.pending_plan.as_slice()),
+    AlertKind::of_requests("review", "review", |member| &member.pending_reviews),
     AlertKind { name: "failing", finds: Finds::Failing },
     AlertKind { name: "lost", finds: Finds::Lost },
     AlertKind { name: "idle_team", finds: Finds::IdleTeam },

@@ -51,6 +51,18 @@ pub fn of_request(asker: &Asker<'_>, ages: Ages, pending: PendingRequest<'_>) ->
                 approver => format!("Only {approver} and the lead can decide it. Remind {approver}."),
             },
         ),
+        RequestKind::Review => problem(
+            FindingClass::ReviewUnanswered,
+            name,
+            format!("The review of {name}'s task {} has waited {waits}.", request.task_id),
+            match request.approver.as_str() {
+                approver if !asker.is(name) && (asker.can_lead() || asker.is(approver)) => {
+                    format!("Look at it: `teamwire work diff {name}`. {}", decide())
+                }
+                "" => format!("Only the lead can decide it. {}", asker.tell_lead()),
+                approver => format!("Only {approver} and the lead can decide it. Remind {approver}."),
+            },
+        ),
         // Only the lead and the member that was asked can do something about it.
         _ if !asker.can_lead() && !asker.is(name) => return None,
         _ => problem(

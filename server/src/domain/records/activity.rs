@@ -59,6 +59,15 @@ pub struct LastTurnRecord {
 
 stored_as_json!(LastTurnRecord, "last-turn");
 
+/// A member's work, as its runner reported it last. Id: the member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkRecord {
+    /// The work.
+    pub work: v1::Work,
+}
+
+stored_as_json!(WorkRecord, "work");
+
 impl LastTurnRecord {
     /// Returns the protocol form.
     pub fn show(&self) -> v1::TurnEnded {

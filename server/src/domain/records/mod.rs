@@ -14,12 +14,13 @@ mod presence;
 mod quota;
 mod receipt;
 pub(in crate::domain) mod record_type;
+mod runner_query;
+mod same_files;
 mod session;
 mod spending;
 mod team;
-mod transcript;
 
-pub use activity::{ActivityRecord, Bound, Failed, LastTurnRecord, Program, ToolCall};
+pub use activity::{ActivityRecord, Bound, Failed, LastTurnRecord, Program, ToolCall, WorkRecord};
 pub use alerts::{AlertSlot, AlertsRecord, OutgoingAlert};
 pub use audit::{ChainRecord, OperatorMarkRecord};
 pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
@@ -30,9 +31,10 @@ pub use presence::PresenceRecord;
 pub use quota::QuotaRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;
+pub use runner_query::{RunnerQueriesRecord, WaitingQuery};
+pub use same_files::{ChangedFilesRecord, FileChange, OwnChangesRecord, ToldFilesRecord};
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
 pub use spending::TeamSpendingRecord;
 pub use team::{
     Attributes, EndCause, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord,
 };
-pub use transcript::{TranscriptQueriesRecord, TranscriptQuery};

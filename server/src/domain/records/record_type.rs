@@ -53,7 +53,8 @@ macro_rules! stored_as_protobuf {
 
 stored_as_protobuf!(v1::Message, "message");
 stored_as_protobuf!(v1::Request, "request");
-stored_as_protobuf!(v1::AnswerTranscriptQueryRequest, "transcript-page");
+stored_as_protobuf!(v1::RunnerQuery, "runner-question");
+stored_as_protobuf!(v1::AnswerQueryRequest, "runner-answer");
 
 pub(in crate::domain) fn to_json<T: Serialize>(value: &T) -> Bytes {
     serde_json::to_vec(value).expect("records have string keys and no failing serializers").into()

@@ -74,6 +74,9 @@ pub struct MemberRecord {
     /// Its permission requests that await an answer, the oldest first.
     #[serde(default)]
     pub pending_permissions: Vec<Pending>,
+    /// The reviews of its tasks that await an answer, the oldest first. They outlive its lives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_reviews: Vec<Pending>,
     /// Which notices it gets.
     #[serde(default)]
     pub notice_level: NoticeLevel,
@@ -136,7 +139,7 @@ pub struct Pending {
     pub created_ms: u64,
     /// When it expires.
     pub expires_ms: u64,
-    /// The member that a permission request names as its approver. `None` if it names none, or it is of another kind.
+    /// The member that a permission request or a review names. `None` if it names none, or it is of another kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approver: Option<Name>,
 }
@@ -144,7 +147,7 @@ pub struct Pending {
 impl Pending {
     /// Returns a request that is made now, and expires after this time.
     pub fn new(id: RequestId, now_ms: u64, deadline_ms: u64) -> Self {
-        Self { id, created_ms: now_ms, expires_ms: now_ms + deadline_ms, approver: None }
+        Self { id, created_ms: now_ms, expires_ms: now_ms.saturating_add(deadline_ms), approver: None }
     }
 }
 

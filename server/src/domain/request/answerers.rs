@@ -14,7 +14,7 @@ pub fn check_awaited(team: &TeamRecord, request: &v1::Request) -> Result<(), Ref
     let answerers = match request.kind() {
         RequestKind::Shutdown => [request.member.as_str(), ""],
         RequestKind::PlanApproval => [lead, ""],
-        RequestKind::Permission => [request.approver.as_str(), lead],
+        RequestKind::Permission | RequestKind::Review => [request.approver.as_str(), lead],
         RequestKind::Spawn => [request.approver.as_str(), ""],
         RequestKind::Unspecified => return Ok(()),
     };

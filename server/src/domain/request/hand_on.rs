@@ -7,7 +7,7 @@ use teamwire_proto::{
     v1::{self, RequestKind, message::Body},
 };
 
-use super::find;
+use super::{find, review};
 use crate::domain::{
     actor::Actor,
     post::{self, Urgency},
@@ -23,7 +23,7 @@ const HANDED_ON_MAX: usize = 256;
 pub fn hand_on(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
     let others = || team.members.iter().filter(|member| member.name != *lead);
     let plans = others().flat_map(|member| &member.pending_plan);
-    let permissions = others().flat_map(|member| &member.pending_permissions);
+    let permissions = others().flat_map(|member| member.pending_permissions.iter().chain(&member.pending_reviews));
     let unnamed = permissions.filter(|pending| pending.approver.is_none());
     let ids = plans.chain(unnamed).take(HANDED_ON_MAX).map(|pending| pending.id.to_string()).collect();
     let requests = find_all(tx, ids)?;
@@ -33,14 +33,14 @@ pub fn hand_on(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize,
     Ok(requests.len())
 }
 
-/// Hands the permission requests that a member has not answered to the lead, because the member's life has ended. A
+/// Hands the permission requests and reviews that a member has not answered to the lead, because the member's life has ended. A
 /// request of the lead stays as it is: only the operator is left to answer it. So does an overdue one. Returns how many
 /// there are. The caller puts the team.
 pub fn hand_to_lead(tx: &mut Tx<'_>, team: &mut TeamRecord, approver: &Name) -> Result<usize, RuleError> {
     let (lead, now_ms) = (team.lead.clone(), tx.ctx.now_ms);
     let others = team.members.iter_mut().filter(|member| member.name != lead);
     let its = others
-        .flat_map(|member| &mut member.pending_permissions)
+        .flat_map(|member| member.pending_permissions.iter_mut().chain(&mut member.pending_reviews))
         .filter(|pending| pending.approver.as_ref() == Some(approver) && pending.expires_ms > now_ms);
     let take = |pending: &mut Pending| {
         pending.approver = None;
@@ -78,6 +78,7 @@ fn ask_again(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, lead: &N
                 ..Default::default()
             })
         }
+        RequestKind::Review => Body::ReviewRequest(review::body_of(request, lead)),
         _ => Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: text, summary, ttl: None }),
     };
     let sender = Actor::Member(Name::parse(&request.member, "member")?);

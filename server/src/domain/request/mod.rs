@@ -1,8 +1,9 @@
-//! The state machine that shutdowns, plans, permissions and orders share: `pending -> approved | rejected | expired |
+//! The state machine that shutdowns, plans, permissions, reviews and orders share: `pending -> approved | rejected | expired |
 //! cancelled`.
 //!
 //! A request is bound to one life of a member: the one that is asked to exit, the author of the plan, the one that asks
-//! for permission, or the one that is to start. It is cancelled when that life ends. When a request is over, the message
+//! for permission, or the one that is to start. It is cancelled when that life ends. A review is bound to a task and a commit instead,
+//! and outlives the life of the task's owner. When a request is over, the message
 //! that made it leaves the inbox of the member that was to answer it. Pending requests are kept in the
 //! roster, at most one shutdown, one plan, one order and a bounded number of permissions per member, so that every
 //! change to a life sees them.
@@ -13,6 +14,7 @@ pub mod expiry;
 pub mod hand_on;
 pub mod permission;
 pub mod plan;
+pub mod review;
 pub mod shutdown;
 pub mod spawn;
 
@@ -93,7 +95,7 @@ fn new_request(kind: RequestKind, requester: &Actor, member: &MemberRecord, pend
         requester: Some(requester.into()),
         member: member.name.to_string(),
         incarnation: member.incarnation,
-        expires_at: Some(timestamp(pending.expires_ms)),
+        expires_at: (pending.expires_ms < u64::MAX).then(|| timestamp(pending.expires_ms)),
         ..v1::Request::default()
     }
 }
@@ -103,7 +105,7 @@ fn open(tx: &mut Tx<'_>, request: v1::Request, message: v1::Message, to: &Name) 
     let message = v1::Message { request_id: request.id.clone(), request_expires_at: request.expires_at, ..message };
     let urgency = match request.kind() {
         RequestKind::Shutdown => Urgency::Shutdown,
-        RequestKind::Permission | RequestKind::PlanApproval => Urgency::Answer,
+        RequestKind::Permission | RequestKind::PlanApproval | RequestKind::Review => Urgency::Answer,
         _ => Urgency::Ordinary,
     };
     let message = post::post(tx, message, &[to], urgency);
@@ -250,15 +252,40 @@ fn tell(
     notices::notify(tx, team, &[&Actor::Member(to.clone())], notice)
 }
 
-/// Returns the member that is asked for a permission: the one that the request names, or the lead.
+/// Returns the member that is asked for a permission or a review: the one that the request names, or the lead.
 fn approver(team: &TeamRecord, request: &v1::Request) -> Result<Name, RuleError> {
     if request.approver.is_empty() { Ok(team.lead.clone()) } else { Ok(Name::parse(&request.approver, "approver")?) }
 }
 
-/// Takes the message that asked for a plan's approval or a permission out of the inbox of the member that was to answer
+/// Refuses a caller that may not answer a permission request or a review: only the member that was asked, the lead and the
+/// operator may, and never the member that the request concerns.
+fn check_may_answer(team: &TeamRecord, caller: &Actor, request: &v1::Request) -> Result<(), RuleError> {
+    let approver = approver(team, request)?;
+    let is_asker = is_by(request, caller);
+    let may_answer = match caller {
+        Actor::Operator => true,
+        Actor::Member(name) => !is_asker && (*name == approver || team.is_lead(name)),
+        Actor::Coordinator => false,
+    };
+    if may_answer {
+        return Ok(());
+    }
+    let text = match is_asker {
+        true => "You made this request, so another member must answer it.".to_owned(),
+        false => format!("This request was sent to {approver}; only {approver} and the lead can answer it."),
+    };
+    Err(Refusal::new(Reason::NotRequestTarget, text).field("request_id").into())
+}
+
+/// Returns whether this member made the request, which concerns itself.
+fn is_by(request: &v1::Request, caller: &Actor) -> bool {
+    matches!(caller, Actor::Member(name) if request.member.eq_ignore_ascii_case(name.folded()))
+}
+
+/// Takes the message that asked for a plan's approval, a permission or a review out of the inbox of the member that was to answer
 /// it, because the request is over.
 pub(super) fn take_back(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
-    if !matches!(request.kind(), RequestKind::PlanApproval | RequestKind::Permission) {
+    if !matches!(request.kind(), RequestKind::PlanApproval | RequestKind::Permission | RequestKind::Review) {
         return Ok(());
     }
     let Some(message_id) = MessageId::known(&request.message_id) else { return Ok(()) };
@@ -318,6 +345,8 @@ fn cause_text(cause: CancelCause) -> &'static str {
         CancelCause::Forced => "the member was stopped by force",
         CancelCause::NewerPlan => "its author has submitted a newer plan",
         CancelCause::Withdrawn => "the member that asked has withdrawn it",
+        CancelCause::NewerCommit => "the owner of the task has a newer commit",
+        CancelCause::TaskChanged => "the task is no longer in review",
         CancelCause::Unspecified => "no cause was recorded",
     }
 }

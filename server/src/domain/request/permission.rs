@@ -8,8 +8,8 @@ use teamwire_proto::{
 };
 
 use super::{
-    Answer, Decided, approver, cancel::cancel, decide, expect_kind, expiry::expire_overdue, find, find_visible,
-    member_mut, new_request, remove_pending, settled,
+    Answer, Decided, cancel::cancel, check_may_answer, decide, expect_kind, expiry::expire_overdue, find, find_visible,
+    is_by, member_mut, new_request, remove_pending, settled,
 };
 use crate::domain::{
     actor::Actor,
@@ -85,29 +85,6 @@ fn is_lead_or_operator(team: &TeamRecord, caller: &Actor) -> bool {
         Actor::Member(name) => team.is_lead(name),
         Actor::Coordinator => false,
     }
-}
-
-fn check_may_answer(team: &TeamRecord, caller: &Actor, request: &v1::Request) -> Result<(), RuleError> {
-    let approver = approver(team, request)?;
-    let is_asker = is_by(request, caller);
-    let may_answer = match caller {
-        Actor::Operator => true,
-        Actor::Member(name) => !is_asker && (*name == approver || team.is_lead(name)),
-        Actor::Coordinator => false,
-    };
-    if may_answer {
-        return Ok(());
-    }
-    let text = match is_asker {
-        true => "You made this request, so another member must answer it.".to_owned(),
-        false => format!("This request was sent to {approver}; only {approver} and the lead can answer it."),
-    };
-    Err(Refusal::new(Reason::NotRequestTarget, text).field("request_id").into())
-}
-
-/// Returns whether this member made the request, which concerns itself.
-fn is_by(request: &v1::Request, caller: &Actor) -> bool {
-    matches!(caller, Actor::Member(name) if request.member.eq_ignore_ascii_case(name.folded()))
 }
 
 /// Withdraws a permission request that the caller made. Returns the request as it is afterwards.

@@ -7,7 +7,7 @@ use crate::domain::identity::Principal;
 
 pub(super) fn refuse_closed(task: &TaskRecord) -> Result<(), Refusal> {
     let how = match task.status {
-        Status::Pending | Status::InProgress => return Ok(()),
+        Status::Pending | Status::InProgress | Status::InReview => return Ok(()),
         Status::Completed => "completed",
         Status::Deleted => "deleted",
     };
@@ -38,7 +38,11 @@ pub(super) fn is_lead_or_operator(caller: &Principal) -> bool {
 /// Returns the refusal of a caller that wants another member's task.
 pub(super) fn claimed(task: &TaskRecord) -> Refusal {
     let owner = task.owner.as_ref().map_or("no member", Name::as_str);
-    let how = if task.status == Status::InProgress { "in progress with" } else { "assigned to" };
+    let how = match task.status {
+        Status::InProgress => "in progress with",
+        Status::InReview => "in review for",
+        _ => "assigned to",
+    };
     Refusal::new(
         Reason::TaskClaimed,
         format!("Task {} is {how} {owner}. Take another (`teamwire task next`), or ask {owner} or the lead.", task.id),

@@ -9,6 +9,10 @@ use teamwire_proto::{
     v1::{self, TaskStatus},
 };
 
+use super::{
+    paths::TaskPaths,
+    review::{Review, Reviewer},
+};
 use crate::domain::{actor::Actor, records::record_type::stored_as_json, secret::ClaimToken, time::timestamp};
 
 /// Ids of tasks. Kept as ranges, since tasks are created, and mostly claimed, in order.
@@ -55,6 +59,21 @@ pub struct TaskRecord {
     pub claim: Option<ClaimToken>,
     /// How it last came back to the board.
     pub released: Option<Release>,
+    /// Which files it will change.
+    #[serde(default)]
+    pub paths: TaskPaths,
+    /// Who reviews its result. `None` means no one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviewer: Option<Reviewer>,
+    /// Whether its owner's runner merges the approved commit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merge_on_approval: bool,
+    /// The review that it awaits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<Review>,
+    /// The commit that is in review or was approved. Empty if none is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub commit: String,
 }
 
 /// How a task came back to the board.
@@ -81,6 +100,8 @@ pub enum Status {
     Pending,
     /// Its owner has claimed it.
     InProgress,
+    /// Its owner has completed it, and it awaits its review.
+    InReview,
     /// Done.
     Completed,
     /// Off the board.
@@ -92,6 +113,7 @@ impl From<Status> for TaskStatus {
         match status {
             Status::Pending => Self::Pending,
             Status::InProgress => Self::InProgress,
+            Status::InReview => Self::InReview,
             Status::Completed => Self::Completed,
             Status::Deleted => Self::Deleted,
         }
@@ -103,7 +125,8 @@ impl TaskRecord {
     pub fn size(&self) -> usize {
         let metadata = self.metadata.iter().map(|(key, value)| key.len() + value.len());
         let ids = 8 * (self.blocked_by.len() + self.blocks.len());
-        self.subject.len() + self.description.len() + self.result.len() + metadata.sum::<usize>() + ids
+        let paths = self.paths.patterns.iter().map(String::len).sum::<usize>();
+        self.subject.len() + self.description.len() + self.result.len() + metadata.sum::<usize>() + ids + paths
     }
 
     /// Puts it back on the board.
@@ -121,6 +144,17 @@ impl TaskRecord {
         // To the second, for a reader.
         let at = timestamp(at_ms - at_ms % 1_000);
         Some(format!("Task {} went back to the board at {at}{why}", self.id))
+    }
+
+    /// Completes it.
+    pub fn complete(&mut self, now_ms: u64) {
+        self.status = Status::Completed;
+        self.closed_ms = Some(now_ms);
+    }
+
+    /// Returns whether its owner has claimed it, or has completed it and it awaits its review.
+    pub fn is_held(&self) -> bool {
+        matches!(self.status, Status::InProgress | Status::InReview)
     }
 
     /// Returns whether it is completed or deleted, which is final.
@@ -147,6 +181,9 @@ pub struct BoardRecord {
     pub claimed: BTreeMap<Name, Ids>,
     /// Pending, and waiting for others.
     pub blocked: Ids,
+    /// Awaiting their review.
+    #[serde(default)]
+    pub in_review: Ids,
     /// Done.
     pub completed: Ids,
     /// Deleted.
@@ -161,6 +198,9 @@ pub struct BoardRecord {
     /// Claimed by a detached life, with the time at which the claim expires in milliseconds since 1970.
     #[serde(default)]
     pub expiring: BTreeMap<u64, u64>,
+    /// Whether an open task says which files it will change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_paths: bool,
 }
 
 stored_as_json!(BoardRecord, "board");
@@ -176,6 +216,8 @@ pub enum Place {
     Claimed(Name),
     /// Waits for others.
     Blocked,
+    /// Awaits its review.
+    InReview,
     /// Done.
     Completed,
     /// Deleted.
@@ -188,16 +230,16 @@ impl BoardRecord {
         self.open_by_status().iter().sum()
     }
 
-    /// Returns how many tasks are ready, assigned, blocked, and in progress, in this order.
-    pub fn open_by_status(&self) -> [u64; 4] {
+    /// Returns how many tasks are ready, assigned, blocked, in progress, and in review, in this order.
+    pub fn open_by_status(&self) -> [u64; 5] {
         let of = |ids: &Ids| ids.iter().map(|range| range.end() - range.start() + 1).sum::<u64>();
         let mine = |by: &BTreeMap<Name, Ids>| by.values().map(of).sum::<u64>();
-        [of(&self.ready), mine(&self.assigned), of(&self.blocked), mine(&self.claimed)]
+        [of(&self.ready), mine(&self.assigned), of(&self.blocked), mine(&self.claimed), of(&self.in_review)]
     }
 
     /// Moves a task to its place.
     pub fn place(&mut self, id: u64, place: Place) {
-        for ids in [&mut self.ready, &mut self.blocked, &mut self.completed, &mut self.deleted] {
+        for ids in [&mut self.ready, &mut self.blocked, &mut self.in_review, &mut self.completed, &mut self.deleted] {
             ids.remove(id..=id);
         }
         for by in [&mut self.assigned, &mut self.claimed] {
@@ -213,6 +255,7 @@ impl BoardRecord {
             Place::Assigned(name) => self.assigned.entry(name).or_default().insert(id..=id),
             Place::Claimed(name) => self.claimed.entry(name).or_default().insert(id..=id),
             Place::Blocked => self.blocked.insert(id..=id),
+            Place::InReview => self.in_review.insert(id..=id),
             Place::Completed => self.completed.insert(id..=id),
             Place::Deleted => self.deleted.insert(id..=id),
         }
@@ -232,10 +275,15 @@ impl BoardRecord {
         self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
     }
 
+    /// Returns the tasks that the member can do next, the first one first.
+    pub fn candidates_for(&self, name: &Name) -> impl Iterator<Item = u64> {
+        let assigned = self.assigned.get(name).into_iter().flat_map(|ids| ids.iter());
+        assigned.chain(self.ready.iter()).flat_map(|range| range.clone())
+    }
+
     /// Returns the task that the member should do next.
     pub fn next_for(&self, name: &Name) -> Option<u64> {
-        let first = |ids: &Ids| ids.first().map(|range| *range.start());
-        self.assigned.get(name).and_then(first).or_else(|| first(&self.ready))
+        self.candidates_for(name).next()
     }
 
     /// Returns the tasks that the member has claimed.
@@ -251,7 +299,8 @@ impl BoardRecord {
     /// Returns whether a task is neither completed nor deleted.
     pub fn is_open(&self, id: u64) -> bool {
         let in_any = |by: &BTreeMap<Name, Ids>| by.values().any(|ids| ids.contains(&id));
-        self.ready.contains(&id) || self.blocked.contains(&id) || in_any(&self.assigned) || in_any(&self.claimed)
+        let is_in_one = [&self.ready, &self.blocked, &self.in_review].into_iter().any(|ids| ids.contains(&id));
+        is_in_one || in_any(&self.assigned) || in_any(&self.claimed)
     }
 }
 
@@ -359,6 +408,12 @@ pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
         released_because: task.released.as_ref().map(|release| release.because.clone()).unwrap_or_default(),
         released_at: task.released.as_ref().map(|release| timestamp(release.at_ms)),
         claim_expires_at: board.expiring.get(&task.id).copied().map(timestamp),
+        paths: task.paths.patterns.clone(),
+        exclusive: task.paths.exclusive,
+        reviewer: task.reviewer.as_ref().map_or_else(String::new, Reviewer::show),
+        merge_on_approval: task.merge_on_approval,
+        review_request_id: task.review.as_ref().map_or_else(String::new, |review| review.request_id.to_string()),
+        commit: task.commit.clone(),
     }
 }
 

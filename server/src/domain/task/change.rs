@@ -9,6 +9,7 @@ use teamwire_proto::{
 };
 
 use super::board::{BlockedTask, BoardRecord, Place, TaskRecord, WaitingRecord, record_id};
+use super::paths;
 use crate::domain::{
     actor::Actor,
     history,
@@ -75,14 +76,15 @@ impl Change {
         ids
     }
 
-    /// Writes a task, and counts its bytes.
-    pub(super) fn write(&mut self, tx: &mut Tx<'_>, task: &mut TaskRecord) {
+    /// Writes a task, counts its bytes, and keeps which files it will change. The board has it in its place already.
+    pub(super) fn write(&mut self, tx: &mut Tx<'_>, task: &mut TaskRecord) -> Result<(), RuleError> {
         task.version += 1;
         task.updated_ms = tx.ctx.now_ms;
         let id = record_id(task.id);
         let before = tx.stored_bytes::<TaskRecord>(&id);
         tx.put(&id, task);
         self.board.count_bytes(before, tx.stored_bytes::<TaskRecord>(&id));
+        paths::keep(tx, &mut self.board, task.id, &task.paths)
     }
 
     /// Refuses a change that makes the tasks larger than the share of the team's quota that they may use.
@@ -126,9 +128,12 @@ pub(super) fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, ac
     };
     let spender = match kind {
         // Each of these ends what one of the others has begun.
-        TaskEventKind::Completed | TaskEventKind::Deleted | TaskEventKind::Released | TaskEventKind::Lapsed => {
-            Spender::Coordinator
-        }
+        TaskEventKind::Completed
+        | TaskEventKind::Deleted
+        | TaskEventKind::Released
+        | TaskEventKind::Lapsed
+        | TaskEventKind::InReview
+        | TaskEventKind::ReviewEnded => Spender::Coordinator,
         _ => tx.spender(),
     };
     history::append_task_change(tx, event, spender);

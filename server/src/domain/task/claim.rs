@@ -13,7 +13,9 @@ use super::{
     change::{Change, find, read_board, record},
     give_back::back_to_the_board,
     notices::tell_revoked,
+    paths::{self, Overlap},
     remembered::{fill_in, shortened},
+    review,
 };
 use crate::domain::{
     actor::Actor,
@@ -21,6 +23,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal, Spender},
     life,
     records::{Life, TeamRecord},
+    request,
     secret::ClaimToken,
     text::{check_line, check_size},
     time::{ms, timestamp},
@@ -52,10 +55,11 @@ pub fn claim(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ClaimTaskRe
         .with("owner", name.as_str())
         .into());
     }
-    if task.status == Status::InProgress || task.owner.as_ref().is_some_and(|owner| *owner != name) {
+    if task.is_held() || task.owner.as_ref().is_some_and(|owner| *owner != name) {
         return Err(claimed(&task).into());
     }
     refuse_blocked(&change, &task)?;
+    refuse_excluded(tx, &change, &task)?;
     take(tx, &team, &name, change, task, &call)
 }
 
@@ -73,8 +77,13 @@ pub fn claim_next(
         return Ok(Some(claim));
     }
     check_plan(&team, &name)?;
+    // A commit for the next task would void the review of the one before.
+    if team.member(&name).is_some_and(|member| !member.pending_reviews.is_empty()) {
+        return Ok(None);
+    }
     let change = Change::begin(tx)?;
-    let Some(id) = change.board.next_for(&name) else { return Ok(None) };
+    let paths = paths::read(tx, &change.board)?;
+    let Some(id) = paths::next_for(&paths, &change.board, &name) else { return Ok(None) };
     let task = find(tx, &change.board, id)?;
     take(tx, &team, &name, change, task, &call).map(Some)
 }
@@ -158,15 +167,57 @@ fn take(
     if team.member(name).is_some_and(|member| member.detached) {
         change.board.expiring.insert(task.id, tx.ctx.now_ms + ms(tx.ctx.limits.claim_ttl));
     }
-    change.write(tx, &mut task);
+    change.write(tx, &mut task)?;
     record(tx, TaskEventKind::Claimed, &task, &Actor::Member(name.clone()), "");
+    let warnings = warnings(tx, team, name, &change, task.id)?;
     let board = change.finish(tx);
-    let claim = v1::Claim { task: Some(show(&task, &board)), token };
-    call.record_reply(tx, &v1::Claim { task: claim.task.as_ref().map(shortened), ..claim.clone() });
+    let claim = v1::Claim { task: Some(show(&task, &board)), token, warnings };
+    let kept = v1::Claim { task: claim.task.as_ref().map(shortened), warnings: Vec::new(), ..claim.clone() };
+    call.record_reply(tx, &kept);
     Ok(claim)
 }
 
-/// Completes a task. Returns it, and the tasks that no longer wait.
+/// Refuses a task whose paths a claim of another member excludes.
+fn refuse_excluded(tx: &mut Tx<'_>, change: &Change, task: &TaskRecord) -> Result<(), RuleError> {
+    let paths = paths::read(tx, &change.board)?;
+    let overlaps = paths::overlaps_of(&paths, &change.board, task.id);
+    let Some(overlap) = overlaps.into_iter().find(|overlap| overlap.is_exclusive) else { return Ok(()) };
+    let (Overlap { task: other, owner, .. }, (mine, theirs)) = (&overlap, &overlap.patterns);
+    let text = format!(
+        "Task {} would change {mine}, and task {other} of {owner}, in progress, changes {theirs}: one of them is exclusive. Take \
+         another, or wait until task {other} is done.",
+        task.id
+    );
+    let refusal = Refusal::new(Reason::PathsClaimed, text).field("task_id");
+    Err(refusal.with("task_id", other.to_string()).with("owner", owner.as_str()).into())
+}
+
+/// Warns the new owner of a task about what else is in progress.
+fn warnings(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    name: &Name,
+    change: &Change,
+    id: u64,
+) -> Result<Vec<String>, RuleError> {
+    let mut warnings = Vec::new();
+    let paths = paths::read(tx, &change.board)?;
+    for Overlap { task, owner, patterns: (mine, theirs), .. } in paths::overlaps_of(&paths, &change.board, id) {
+        warnings.push(match owner == *name {
+            true => format!("Your task {task} changes {theirs}, and this one {mine}."),
+            false => format!(
+                "{owner} works on task {task}, which changes {theirs}, and this one changes {mine}. Agree with {owner} who changes \
+                 what."
+            ),
+        });
+    }
+    for task in review::waiting_for(tx, team, name)? {
+        warnings.push(format!("Your task {task} is in review. A commit to the same branch voids that review."));
+    }
+    Ok(warnings)
+}
+
+/// Completes a task, or puts it into review. Returns it, and the tasks that no longer wait.
 pub fn complete(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -184,25 +235,38 @@ pub fn complete(
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
     let mut task = find(tx, &change.board, request.task_id)?;
     let token = ClaimToken::presented(request.claim_token.as_str());
-    if is_repeated(&task, Status::Completed, token.as_ref()) || is_repeated_by_ruler(&caller, &task, request) {
+    if is_repeated(&task, Status::Completed, token.as_ref())
+        || is_repeated_by_ruler(&caller, &task, request)
+        || is_submitted_again(&task, request, token.as_ref())
+    {
         return Ok(v1::CompleteTaskResponse { task: Some(show(&task, &change.board)), unblocked: Vec::new() });
     }
     refuse_closed(&task)?;
     check_claim(&caller, &task, token.as_ref())?;
     refuse_blocked(&change, &task)?;
-    if task.status == Status::InProgress {
+    if let (Principal::Member { name, .. }, Some(_)) = (&caller, &token)
+        && let Some(reviewer) = review::asks(&team, &task, name)
+    {
+        review::submit(tx, &team, name, reviewer.as_ref(), &mut change, &mut task, request)?;
+        change.write(tx, &mut task)?;
+        change.check_bytes(tx)?;
+        record(tx, TaskEventKind::InReview, &task, &actor, "");
+        let board = change.finish(tx);
+        return Ok(v1::CompleteTaskResponse { task: Some(show(&task, &board)), unblocked: Vec::new() });
+    }
+    if task.is_held() {
         tell_revoked(tx, &team, &actor, &task)?;
     }
+    review::void(tx, &mut task)?;
     if let (None, Principal::Member { name, .. }) = (&task.owner, &caller) {
         task.owner = Some(name.clone());
     }
     // A repeated call with the token succeeds only if the first one presented it, too.
     task.claim = task.claim.take().filter(|claim| Some(claim) == token.as_ref());
-    task.status = Status::Completed;
-    task.closed_ms = Some(tx.ctx.now_ms);
+    task.complete(tx.ctx.now_ms);
     task.result.clone_from(&request.result);
     let unblocked = change.close(task.id, Place::Completed);
-    change.write(tx, &mut task);
+    change.write(tx, &mut task)?;
     change.check_bytes(tx)?;
     record(tx, TaskEventKind::Completed, &task, &actor, "");
     let board = change.finish(tx);
@@ -227,15 +291,16 @@ pub fn release(
     }
     refuse_closed(&task)?;
     check_claim(&caller, &task, token.as_ref())?;
-    if task.status == Status::InProgress {
+    if task.is_held() {
         tell_revoked(tx, &team, &actor, &task)?;
+        review::void(tx, &mut task)?;
         let kept = task.claim.take().filter(|claim| Some(claim) == token.as_ref());
         let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
         let because = match request.reason.as_str() {
             "" if !is_own => format!("{} released it", v1::Sender::from(&actor).name),
             reason => reason.to_owned(),
         };
-        back_to_the_board(tx, &mut change, &mut task, kept, &because);
+        back_to_the_board(tx, &mut change, &mut task, kept, &because)?;
         record(tx, TaskEventKind::Released, &task, &actor, &request.reason);
         let board = change.finish(tx);
         return Ok(show(&task, &board));
@@ -249,6 +314,12 @@ fn is_repeated(task: &TaskRecord, status: Status, token: Option<&ClaimToken>) ->
     task.status == status && token.is_some() && task.claim.as_ref() == token
 }
 
+/// Returns whether the owner repeats the call that put the task into review.
+fn is_submitted_again(task: &TaskRecord, request: &v1::CompleteTaskRequest, token: Option<&ClaimToken>) -> bool {
+    let is_same = task.result == request.result && task.commit == request::review::commit_of(request.work.as_ref());
+    is_repeated(task, Status::InReview, token) && is_same
+}
+
 /// Returns whether the lead or the operator, who need no token, repeats a call.
 fn is_repeated_by_ruler(caller: &Principal, task: &TaskRecord, request: &v1::CompleteTaskRequest) -> bool {
     let was_ruled = task.status == Status::Completed && task.claim.is_none() && task.result == request.result;
@@ -258,13 +329,13 @@ fn is_repeated_by_ruler(caller: &Principal, task: &TaskRecord, request: &v1::Com
 /// Checks the token of the owner's claim. The lead and the operator need none for another's task.
 fn check_claim(caller: &Principal, task: &TaskRecord, token: Option<&ClaimToken>) -> Result<(), Refusal> {
     let holds = matches!(caller, Principal::Member { name, .. } if task.is_owned_by(name));
-    if task.status == Status::InProgress && holds && token.is_some() && task.claim.as_ref() == token {
+    if task.is_held() && holds && token.is_some() && task.claim.as_ref() == token {
         return Ok(());
     }
     if is_lead_or_operator(caller) && token.is_none() {
         return Ok(());
     }
-    if token.is_none() && !holds && task.status == Status::InProgress {
+    if token.is_none() && !holds && task.is_held() {
         let mut refusal = claimed(task);
         if let Some(released) = task.released_text() {
             refusal.message = format!("{released}. {}", refusal.message);

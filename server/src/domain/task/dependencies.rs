@@ -41,7 +41,7 @@ pub(super) fn block(
             return Err(cycle(&path, field).into());
         }
         if blocker.blocks.insert(task.id) {
-            change.write(tx, &mut blocker);
+            change.write(tx, &mut blocker)?;
         }
         task.blocked_by.insert(id);
         // A dependency that is added next may close a cycle through this one.
@@ -68,7 +68,7 @@ pub(super) fn unblock(
         if let Some(blocker) = tx.read::<TaskRecord>(&record_id(*id))? {
             let mut blocker = TaskRecord::clone(&blocker);
             blocker.blocks.remove(&task.id);
-            change.write(tx, &mut blocker);
+            change.write(tx, &mut blocker)?;
         }
     }
     Ok(())

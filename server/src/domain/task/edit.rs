@@ -10,12 +10,14 @@ use teamwire_proto::{
 };
 
 use super::{
-    authority::{lead_or_operator, owner_or_lead, refuse_closed},
+    authority::{is_lead_or_operator, lead_or_operator, owner_or_lead, refuse_closed},
     board::{Place, Status, TaskRecord, show},
     change::{Change, find, not_found, read_board, record},
     dependencies::{block, unblock},
     notices::{tell_assigned, tell_revoked},
+    paths::TaskPaths,
     remembered::{fill_in, shortened},
+    review::{self, Reviewer},
 };
 use crate::domain::{
     actor::Actor,
@@ -94,10 +96,17 @@ pub fn create(
         closed_ms: None,
         claim: None,
         released: None,
+        paths: TaskPaths { exclusive: request.exclusive, ..TaskPaths::default() },
+        reviewer: Reviewer::resolve(&team, &request.reviewer)?,
+        merge_on_approval: request.merge_on_approval,
+        review: None,
+        commit: String::new(),
     };
+    task.paths.add(&request.paths, "paths")?;
+    review::check(&task)?;
     block(tx, &mut change, &mut task, &request.blocked_by, "blocked_by")?;
     change.place_pending(&task);
-    change.write(tx, &mut task);
+    change.write(tx, &mut task)?;
     change.check_bytes(tx)?;
     record(tx, TaskEventKind::Created, &task, &actor, "");
     if task.owner.is_some() {
@@ -115,7 +124,7 @@ pub fn get(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Re
     let board = read_board(tx)?;
     let task = find(tx, &board, id)?;
     let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
-    let token = task.claim.clone().filter(|_| is_own && task.status == Status::InProgress);
+    let token = task.claim.clone().filter(|_| is_own && task.is_held());
     Ok(v1::GetTaskResponse {
         task: Some(show(&task, &board)),
         claim_token: token.map(String::from).unwrap_or_default(),
@@ -146,9 +155,13 @@ pub fn update(
         .with("version", task.version.to_string())
         .into());
     }
-    if task.status == Status::InProgress {
+    if task.is_held() {
         owner_or_lead(&caller, &task)?;
     }
+    change_review(&team, &caller, &mut task, request)?;
+    task.paths.patterns.retain(|pattern| !request.remove_paths.contains(pattern));
+    task.paths.add(&request.add_paths, "add_paths")?;
+    task.paths.exclusive = request.exclusive.unwrap_or(task.paths.exclusive);
     if let Some(text) = &request.subject {
         task.subject = subject(text, &limits)?;
     }
@@ -167,10 +180,10 @@ pub fn update(
     check_metadata(&task.metadata, "set_metadata")?;
 
     let dependencies_change = !request.add_blocked_by.is_empty() || !request.remove_blocked_by.is_empty();
-    if dependencies_change && task.status == Status::InProgress {
+    if dependencies_change && task.is_held() {
         return Err(Refusal::new(
             Reason::TaskClaimed,
-            format!("Task {} is in progress: what blocks it cannot change now. Release it first.", task.id),
+            format!("Task {} is claimed: what blocks it cannot change now. Release it first.", task.id),
         )
         .field("task_id")
         .into());
@@ -184,7 +197,7 @@ pub fn update(
     if task.status == Status::Pending {
         change.place_pending(&task);
     }
-    change.write(tx, &mut task);
+    change.write(tx, &mut task)?;
     change.check_bytes(tx)?;
     let kind = if assigned { TaskEventKind::Assigned } else { TaskEventKind::Updated };
     record(tx, kind, &task, &actor, "");
@@ -193,6 +206,31 @@ pub fn update(
     }
     let board = change.finish(tx);
     Ok(show(&task, &board))
+}
+
+/// Changes who reviews a task. A member must not rid the task of another of its review, nor its own while that review waits.
+fn change_review(
+    team: &TeamRecord,
+    caller: &Principal,
+    task: &mut TaskRecord,
+    request: &v1::UpdateTaskRequest,
+) -> Result<(), Refusal> {
+    if request.reviewer.is_none() && request.merge_on_approval.is_none() {
+        return Ok(());
+    }
+    let reviewer = match &request.reviewer {
+        Some(text) => Reviewer::resolve(team, text)?,
+        None => task.reviewer.clone(),
+    };
+    let is_creator = matches!(caller, Principal::Member { name, .. } if task.created_by.as_ref() == Some(name));
+    let weakens = task.reviewer.is_some() && (reviewer != task.reviewer || request.merge_on_approval.is_some());
+    if !is_lead_or_operator(caller) && (task.is_held() || (weakens && !is_creator)) {
+        let text = format!("Only the lead and the operator change the review of task {} now. Ask the lead.", task.id);
+        return Err(Refusal::new(Reason::LeadOnly, text).field("reviewer"));
+    }
+    task.reviewer = reviewer;
+    task.merge_on_approval = request.merge_on_approval.unwrap_or(task.merge_on_approval);
+    review::check(task)
 }
 
 /// Assigns a task to another owner, or to none. Returns whether it has a new owner.
@@ -208,9 +246,10 @@ fn assign(
     if owner == task.owner {
         return Ok(false);
     }
-    if task.status == Status::InProgress {
+    if task.is_held() {
         lead_or_operator(caller, task)?;
         tell_revoked(tx, team, actor, task)?;
+        review::void(tx, task)?;
         task.go_back(&format!("{} reassigned it", v1::Sender::from(actor).name), tx.ctx.now_ms);
     } else if task.owner.is_some() {
         owner_or_lead(caller, task)?;
@@ -229,9 +268,10 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
     if task.status == Status::Deleted {
         return Ok(Vec::new());
     }
-    if task.status == Status::InProgress {
+    if task.is_held() {
         owner_or_lead(&caller, &task)?;
         tell_revoked(tx, &team, &actor, &task)?;
+        review::void(tx, &mut task)?;
     }
     // The tasks that it waited for must not remember every deleted task.
     let blockers: Vec<u64> = task.blocked_by.iter().copied().collect();
@@ -246,9 +286,10 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
         metadata: BTreeMap::new(),
         blocks: BTreeSet::new(),
         result: String::new(),
+        paths: TaskPaths::default(),
         ..task
     };
-    change.write(tx, &mut task);
+    change.write(tx, &mut task)?;
     record(tx, TaskEventKind::Deleted, &task, &actor, "");
     change.finish(tx);
     Ok(unblocked)

@@ -29,6 +29,14 @@ pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>
     Ok(ids)
 }
 
+/// Returns the tasks that a member has claimed, with their subjects.
+pub fn claimed_by(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<(u64, String)>, RuleError> {
+    let board = read_board(tx)?;
+    let ids = board.claimed_by(name);
+    tx.want::<TaskRecord>(ids.iter().map(|id| record_id(*id)))?;
+    ids.into_iter().map(|id| Ok((id, find(tx, &board, id)?.subject))).collect()
+}
+
 /// Releases the tasks whose claims have expired, and notifies their owners and the lead. Returns when the next claim
 /// expires. `None` if no claim does.
 pub fn expire_claims(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleError> {
@@ -54,7 +62,7 @@ fn lapse(tx: &mut Tx<'_>, mut change: Change, ids: &[u64], because: &str) -> Res
     for id in ids {
         let mut task = find(tx, &change.board, *id)?;
         let owner = task.owner.clone();
-        back_to_the_board(tx, &mut change, &mut task, None, because);
+        back_to_the_board(tx, &mut change, &mut task, None, because)?;
         let lapsed = TaskRecord { owner, ..task };
         record(tx, TaskEventKind::Lapsed, &lapsed, &Actor::Coordinator, because);
         tasks.push(lapsed);
@@ -105,11 +113,11 @@ pub(super) fn back_to_the_board(
     task: &mut TaskRecord,
     kept: Option<ClaimToken>,
     because: &str,
-) {
+) -> Result<(), RuleError> {
     task.go_back(because, tx.ctx.now_ms);
     task.owner = None;
     task.claim = kept;
     // A task in progress waits for no other.
     change.board.place(task.id, Place::Ready);
-    change.write(tx, task);
+    change.write(tx, task)
 }

@@ -59,9 +59,12 @@ fn candidates(board: &BoardRecord, status: TaskStatus, ready_only: bool) -> Vec<
     let mut ids = match status {
         TaskStatus::Unspecified | TaskStatus::Pending if ready_only => ready(),
         _ if ready_only => Vec::new(),
-        TaskStatus::Unspecified => [ready(), each(&board.blocked), of(&board.claimed), each(&board.completed)].concat(),
+        TaskStatus::Unspecified => {
+            [ready(), each(&board.blocked), of(&board.claimed), each(&board.in_review), each(&board.completed)].concat()
+        }
         TaskStatus::Pending => [ready(), each(&board.blocked)].concat(),
         TaskStatus::InProgress => of(&board.claimed),
+        TaskStatus::InReview => each(&board.in_review),
         TaskStatus::Completed => each(&board.completed),
         TaskStatus::Deleted => each(&board.deleted).into_iter().chain(board.deleted_before.keys().copied()).collect(),
     };

@@ -6,6 +6,7 @@
 //! - [`board`]: what is stored. [`change`]: a board that is about to be changed.
 //! - [`edit`]: adding, changing and deleting tasks; [`dependencies`] between them.
 //! - [`claim`]: who works on them. [`give_back`]: what happens to a member's tasks when its life or their claims end.
+//! - [`paths`]: which files tasks will change, and which claims that excludes. [`review`]: tasks that await their review.
 //! - [`listing`]: which tasks a list contains.
 //! - [`authority`]: who may change a task. [`notices`]: what owners learn. [`remembered`]: tasks in the replies to
 //!   repeated calls.
@@ -19,7 +20,11 @@ pub mod edit;
 pub mod give_back;
 pub mod listing;
 mod notices;
+mod paths;
 mod remembered;
+pub mod review;
 
 pub use board::record_id;
+pub use give_back::claimed_by;
 pub(super) use notices::summary_of;
+pub use paths::{PathsRecord, TaskPaths};

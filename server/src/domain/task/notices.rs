@@ -24,6 +24,11 @@ fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
     }
 }
 
+/// Returns a task as a notice of the coordinator includes it.
+pub(super) fn summary_of_record(task: &TaskRecord) -> v1::TaskSummary {
+    summary(task, &Actor::Coordinator)
+}
+
 /// Returns a task as a notice includes it. `None` if there is no such task.
 pub(in crate::domain) fn summary_of(tx: &mut Tx<'_>, id: u64) -> Result<Option<v1::TaskSummary>, RuleError> {
     let task = tx.read::<TaskRecord>(&record_id(id))?;

@@ -652,7 +652,7 @@ impl Story {
         let (team, task_id) = (call.team.clone(), place as u64 + 1);
         let finished = if done {
             let request =
-                v1::CompleteTaskRequest { team, task_id, claim_token: claim_token.clone(), result: String::new() };
+                v1::CompleteTaskRequest { team, task_id, claim_token: claim_token.clone(), ..Default::default() };
             call.c.complete_task(&call.who, &request).await.map(|reply| (reply.task, reply.unblocked))
         } else {
             let request =

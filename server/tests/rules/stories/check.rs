@@ -116,6 +116,7 @@ impl Story {
             let status = match task.status {
                 TaskStatus::Pending => Status::Pending,
                 TaskStatus::InProgress => Status::InProgress,
+                TaskStatus::InReview => panic!("no story has a reviewer: {task:?}"),
                 TaskStatus::Completed => Status::Completed,
                 TaskStatus::Deleted => Status::Deleted,
             };
@@ -281,6 +282,8 @@ pub(super) fn content_of(message: &v1::Message) -> &str {
         Body::PlanApprovalResponse(body) => &body.feedback,
         Body::PermissionRequest(body) => &body.detail,
         Body::PermissionResponse(body) => &body.reason,
+        Body::ReviewRequest(body) => &body.result,
+        Body::ReviewResponse(body) => &body.reason,
         Body::SpawnOrder(body) => &body.summary,
         Body::Notice(body) => &body.text,
     }

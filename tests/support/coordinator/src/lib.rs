@@ -436,10 +436,14 @@ impl TeamService for Coordinator {
         not_scripted()
     }
 
-    async fn answer_transcript_query(
+    async fn read_work(&self, _: Request<v1::ReadWorkRequest>) -> Result<Response<v1::ReadWorkResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn answer_query(
         &self,
-        _: Request<v1::AnswerTranscriptQueryRequest>,
-    ) -> Result<Response<v1::AnswerTranscriptQueryResponse>, Status> {
+        _: Request<v1::AnswerQueryRequest>,
+    ) -> Result<Response<v1::AnswerQueryResponse>, Status> {
         not_scripted()
     }
 

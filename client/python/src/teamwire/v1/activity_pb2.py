@@ -25,9 +25,10 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
+from teamwire.v1 import work_pb2 as teamwire_dot_v1_dot_work__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ateamwire/v1/activity.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"y\n\x05Usage\x12\r\n\x05turns\x18\x01 \x01(\x04\x12\x14\n\x0cinput_tokens\x18\x02 \x01(\x04\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x03 \x01(\x04\x12\x15\n\routput_tokens\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ost_usd_micros\x18\x05 \x01(\x04\"1\n\x06\x42udget\x12\x17\n\x0f\x63ost_usd_micros\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\"j\n\tBudgetUse\x12\x0f\n\x07of_team\x18\x01 \x01(\x08\x12#\n\x06\x62udget\x18\x02 \x01(\x0b\x32\x13.teamwire.v1.Budget\x12\x17\n\x0f\x63ost_usd_micros\x18\x03 \x01(\x04\x12\x0e\n\x06tokens\x18\x04 \x01(\x04\"V\n\x0b\x46\x61iledTurns\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa8\x01\n\x07Program\x12\x0f\n\x07version\x18\x01 \x01(\t\x12.\n\nturn_since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12.\n\ntool_since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07trouble\x18\x05 \x01(\t\x12\r\n\x05model\x18\x06 \x01(\t\"\xaa\x01\n\x0fReportedProgram\x12\x0f\n\x07version\x18\x01 \x01(\t\x12+\n\x08turn_age\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12+\n\x08tool_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07trouble\x18\x05 \x01(\t\x12\r\n\x05model\x18\x06 \x01(\t\"k\n\x0c\x41\x63tivityLine\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0c\n\x04text\x18\x04 \x01(\t\"D\n\x0cReportedLine\x12\x0c\n\x04text\x18\x01 \x01(\t\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xf9\x01\n\tTurnEnded\x12\x0c\n\x04turn\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12.\n\nstarted_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nfinal_text\x18\x05 \x01(\t\x12\x12\n\ntool_calls\x18\x06 \x01(\r\x12\r\n\x05\x66iles\x18\x07 \x03(\t\x12!\n\x05usage\x18\x08 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x11\n\tcut_short\x18\t \x01(\t\"\xe3\x01\n\x0cReportedTurn\x12\x0c\n\x04turn\x18\x01 \x01(\x04\x12,\n\tstart_age\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07\x65nd_age\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nfinal_text\x18\x04 \x01(\t\x12\x12\n\ntool_calls\x18\x05 \x01(\r\x12\r\n\x05\x66iles\x18\x06 \x03(\t\x12!\n\x05usage\x18\x07 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x11\n\tcut_short\x18\x08 \x01(\t\"\x85\x02\n\x15ReportActivityRequest\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ReportedLine\x12!\n\x05usage\x18\x02 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12.\n\x0c\x66\x61iled_turns\x18\x04 \x01(\x0b\x32\x18.teamwire.v1.FailedTurns\x12-\n\x07program\x18\x05 \x01(\x0b\x32\x1c.teamwire.v1.ReportedProgram\x12\'\n\x04turn\x18\x06 \x01(\x0b\x32\x19.teamwire.v1.ReportedTurn\"A\n\x16ReportActivityResponse\x12\'\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x16.teamwire.v1.BudgetUse\"b\n\x10SetBudgetRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12#\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x13.teamwire.v1.Budget\x12\x0b\n\x03\x61\x64\x64\x18\x04 \x01(\x08\"8\n\x11SetBudgetResponse\x12#\n\x03use\x18\x01 \x01(\x0b\x32\x16.teamwire.v1.BudgetUse\"\xa5\x01\n\x13ListActivityRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x31\n\x04wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\"p\n\x14ListActivityResponse\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ActivityLine\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"2\n\x12GetLastTurnRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\";\n\x13GetLastTurnResponse\x12$\n\x04turn\x18\x01 \x01(\x0b\x32\x16.teamwire.v1.TurnEndedB`\n\x0eio.teamwire.v1B\rActivityProtoP\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ateamwire/v1/activity.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\x1a\x16teamwire/v1/work.proto\"y\n\x05Usage\x12\r\n\x05turns\x18\x01 \x01(\x04\x12\x14\n\x0cinput_tokens\x18\x02 \x01(\x04\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x03 \x01(\x04\x12\x15\n\routput_tokens\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ost_usd_micros\x18\x05 \x01(\x04\"1\n\x06\x42udget\x12\x17\n\x0f\x63ost_usd_micros\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\"j\n\tBudgetUse\x12\x0f\n\x07of_team\x18\x01 \x01(\x08\x12#\n\x06\x62udget\x18\x02 \x01(\x0b\x32\x13.teamwire.v1.Budget\x12\x17\n\x0f\x63ost_usd_micros\x18\x03 \x01(\x04\x12\x0e\n\x06tokens\x18\x04 \x01(\x04\"V\n\x0b\x46\x61iledTurns\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa8\x01\n\x07Program\x12\x0f\n\x07version\x18\x01 \x01(\t\x12.\n\nturn_since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12.\n\ntool_since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07trouble\x18\x05 \x01(\t\x12\r\n\x05model\x18\x06 \x01(\t\"\xaa\x01\n\x0fReportedProgram\x12\x0f\n\x07version\x18\x01 \x01(\t\x12+\n\x08turn_age\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12+\n\x08tool_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07trouble\x18\x05 \x01(\t\x12\r\n\x05model\x18\x06 \x01(\t\"k\n\x0c\x41\x63tivityLine\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0c\n\x04text\x18\x04 \x01(\t\"D\n\x0cReportedLine\x12\x0c\n\x04text\x18\x01 \x01(\t\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xf9\x01\n\tTurnEnded\x12\x0c\n\x04turn\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12.\n\nstarted_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nfinal_text\x18\x05 \x01(\t\x12\x12\n\ntool_calls\x18\x06 \x01(\r\x12\r\n\x05\x66iles\x18\x07 \x03(\t\x12!\n\x05usage\x18\x08 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x11\n\tcut_short\x18\t \x01(\t\"\xe3\x01\n\x0cReportedTurn\x12\x0c\n\x04turn\x18\x01 \x01(\x04\x12,\n\tstart_age\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07\x65nd_age\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nfinal_text\x18\x04 \x01(\t\x12\x12\n\ntool_calls\x18\x05 \x01(\r\x12\r\n\x05\x66iles\x18\x06 \x03(\t\x12!\n\x05usage\x18\x07 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x11\n\tcut_short\x18\x08 \x01(\t\"\xd2\x02\n\x15ReportActivityRequest\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ReportedLine\x12!\n\x05usage\x18\x02 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12.\n\x0c\x66\x61iled_turns\x18\x04 \x01(\x0b\x32\x18.teamwire.v1.FailedTurns\x12-\n\x07program\x18\x05 \x01(\x0b\x32\x1c.teamwire.v1.ReportedProgram\x12\'\n\x04turn\x18\x06 \x01(\x0b\x32\x19.teamwire.v1.ReportedTurn\x12*\n\x07\x63hanged\x18\x07 \x01(\x0b\x32\x19.teamwire.v1.ChangedFiles\x12\x1f\n\x04work\x18\x08 \x01(\x0b\x32\x11.teamwire.v1.Work\"A\n\x16ReportActivityResponse\x12\'\n\x07\x62udgets\x18\x01 \x03(\x0b\x32\x16.teamwire.v1.BudgetUse\"b\n\x10SetBudgetRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12#\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x13.teamwire.v1.Budget\x12\x0b\n\x03\x61\x64\x64\x18\x04 \x01(\x08\"8\n\x11SetBudgetResponse\x12#\n\x03use\x18\x01 \x01(\x0b\x32\x16.teamwire.v1.BudgetUse\"\xa5\x01\n\x13ListActivityRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x31\n\x04wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\"p\n\x14ListActivityResponse\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ActivityLine\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"2\n\x12GetLastTurnRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\"\\\n\x13GetLastTurnResponse\x12$\n\x04turn\x18\x01 \x01(\x0b\x32\x16.teamwire.v1.TurnEnded\x12\x1f\n\x04work\x18\x02 \x01(\x0b\x32\x11.teamwire.v1.WorkB`\n\x0eio.teamwire.v1B\rActivityProtoP\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,40 +38,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1B\rActivityProtoP\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
   _globals['_LISTACTIVITYREQUEST'].fields_by_name['wait']._loaded_options = None
   _globals['_LISTACTIVITYREQUEST'].fields_by_name['wait']._serialized_options = b'\212\265\030\004\022\002\010<'
-  _globals['_USAGE']._serialized_start=135
-  _globals['_USAGE']._serialized_end=256
-  _globals['_BUDGET']._serialized_start=258
-  _globals['_BUDGET']._serialized_end=307
-  _globals['_BUDGETUSE']._serialized_start=309
-  _globals['_BUDGETUSE']._serialized_end=415
-  _globals['_FAILEDTURNS']._serialized_start=417
-  _globals['_FAILEDTURNS']._serialized_end=503
-  _globals['_PROGRAM']._serialized_start=506
-  _globals['_PROGRAM']._serialized_end=674
-  _globals['_REPORTEDPROGRAM']._serialized_start=677
-  _globals['_REPORTEDPROGRAM']._serialized_end=847
-  _globals['_ACTIVITYLINE']._serialized_start=849
-  _globals['_ACTIVITYLINE']._serialized_end=956
-  _globals['_REPORTEDLINE']._serialized_start=958
-  _globals['_REPORTEDLINE']._serialized_end=1026
-  _globals['_TURNENDED']._serialized_start=1029
-  _globals['_TURNENDED']._serialized_end=1278
-  _globals['_REPORTEDTURN']._serialized_start=1281
-  _globals['_REPORTEDTURN']._serialized_end=1508
-  _globals['_REPORTACTIVITYREQUEST']._serialized_start=1511
-  _globals['_REPORTACTIVITYREQUEST']._serialized_end=1772
-  _globals['_REPORTACTIVITYRESPONSE']._serialized_start=1774
-  _globals['_REPORTACTIVITYRESPONSE']._serialized_end=1839
-  _globals['_SETBUDGETREQUEST']._serialized_start=1841
-  _globals['_SETBUDGETREQUEST']._serialized_end=1939
-  _globals['_SETBUDGETRESPONSE']._serialized_start=1941
-  _globals['_SETBUDGETRESPONSE']._serialized_end=1997
-  _globals['_LISTACTIVITYREQUEST']._serialized_start=2000
-  _globals['_LISTACTIVITYREQUEST']._serialized_end=2165
-  _globals['_LISTACTIVITYRESPONSE']._serialized_start=2167
-  _globals['_LISTACTIVITYRESPONSE']._serialized_end=2279
-  _globals['_GETLASTTURNREQUEST']._serialized_start=2281
-  _globals['_GETLASTTURNREQUEST']._serialized_end=2331
-  _globals['_GETLASTTURNRESPONSE']._serialized_start=2333
-  _globals['_GETLASTTURNRESPONSE']._serialized_end=2392
+  _globals['_USAGE']._serialized_start=159
+  _globals['_USAGE']._serialized_end=280
+  _globals['_BUDGET']._serialized_start=282
+  _globals['_BUDGET']._serialized_end=331
+  _globals['_BUDGETUSE']._serialized_start=333
+  _globals['_BUDGETUSE']._serialized_end=439
+  _globals['_FAILEDTURNS']._serialized_start=441
+  _globals['_FAILEDTURNS']._serialized_end=527
+  _globals['_PROGRAM']._serialized_start=530
+  _globals['_PROGRAM']._serialized_end=698
+  _globals['_REPORTEDPROGRAM']._serialized_start=701
+  _globals['_REPORTEDPROGRAM']._serialized_end=871
+  _globals['_ACTIVITYLINE']._serialized_start=873
+  _globals['_ACTIVITYLINE']._serialized_end=980
+  _globals['_REPORTEDLINE']._serialized_start=982
+  _globals['_REPORTEDLINE']._serialized_end=1050
+  _globals['_TURNENDED']._serialized_start=1053
+  _globals['_TURNENDED']._serialized_end=1302
+  _globals['_REPORTEDTURN']._serialized_start=1305
+  _globals['_REPORTEDTURN']._serialized_end=1532
+  _globals['_REPORTACTIVITYREQUEST']._serialized_start=1535
+  _globals['_REPORTACTIVITYREQUEST']._serialized_end=1873
+  _globals['_REPORTACTIVITYRESPONSE']._serialized_start=1875
+  _globals['_REPORTACTIVITYRESPONSE']._serialized_end=1940
+  _globals['_SETBUDGETREQUEST']._serialized_start=1942
+  _globals['_SETBUDGETREQUEST']._serialized_end=2040
+  _globals['_SETBUDGETRESPONSE']._serialized_start=2042
+  _globals['_SETBUDGETRESPONSE']._serialized_end=2098
+  _globals['_LISTACTIVITYREQUEST']._serialized_start=2101
+  _globals['_LISTACTIVITYREQUEST']._serialized_end=2266
+  _globals['_LISTACTIVITYRESPONSE']._serialized_start=2268
+  _globals['_LISTACTIVITYRESPONSE']._serialized_end=2380
+  _globals['_GETLASTTURNREQUEST']._serialized_start=2382
+  _globals['_GETLASTTURNREQUEST']._serialized_end=2432
+  _globals['_GETLASTTURNRESPONSE']._serialized_start=2434
+  _globals['_GETLASTTURNRESPONSE']._serialized_end=2526
 # @@protoc_insertion_point(module_scope)

@@ -11,6 +11,7 @@ import google.protobuf.internal.containers
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
+import teamwire.v1.work_pb2
 import typing
 
 if sys.version_info >= (3, 10):
@@ -426,6 +427,8 @@ class ReportActivityRequest(google.protobuf.message.Message):
     FAILED_TURNS_FIELD_NUMBER: builtins.int
     PROGRAM_FIELD_NUMBER: builtins.int
     TURN_FIELD_NUMBER: builtins.int
+    CHANGED_FIELD_NUMBER: builtins.int
+    WORK_FIELD_NUMBER: builtins.int
     idempotency_key: builtins.str
     """Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
     most recent key.
@@ -452,6 +455,16 @@ class ReportActivityRequest(google.protobuf.message.Message):
     def turn(self) -> Global___ReportedTurn:
         """Optional. The turn that has ended. Absent means no change."""
 
+    @property
+    def changed(self) -> teamwire.v1.work_pb2.ChangedFiles:
+        """Optional. Files that the program has changed since the last report. Two members that change the same file get a notice."""
+
+    @property
+    def work(self) -> teamwire.v1.work_pb2.Work:
+        """Optional. The member's work, as after its last turn. Absent means no change. A newer commit than a pending review of the same branch is
+        of voids that review.
+        """
+
     def __init__(
         self,
         *,
@@ -461,9 +474,11 @@ class ReportActivityRequest(google.protobuf.message.Message):
         failed_turns: Global___FailedTurns | None = ...,
         program: Global___ReportedProgram | None = ...,
         turn: Global___ReportedTurn | None = ...,
+        changed: teamwire.v1.work_pb2.ChangedFiles | None = ...,
+        work: teamwire.v1.work_pb2.Work | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "program", b"program", "turn", b"turn", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "program", b"program", "turn", b"turn", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> None: ...
 
 Global___ReportActivityRequest: typing_extensions.TypeAlias = ReportActivityRequest
 
@@ -643,16 +658,22 @@ class GetLastTurnResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TURN_FIELD_NUMBER: builtins.int
+    WORK_FIELD_NUMBER: builtins.int
     @property
     def turn(self) -> Global___TurnEnded:
         """The turn that ended last. Absent if none has ended."""
+
+    @property
+    def work(self) -> teamwire.v1.work_pb2.Work:
+        """The member's work as its runner reported it last, usually after that turn. Absent if the program does not work in a git repository."""
 
     def __init__(
         self,
         *,
         turn: Global___TurnEnded | None = ...,
+        work: teamwire.v1.work_pb2.Work | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["turn", b"turn"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["turn", b"turn"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["turn", b"turn", "work", b"work"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["turn", b"turn", "work", b"work"]) -> None: ...
 
 Global___GetLastTurnResponse: typing_extensions.TypeAlias = GetLastTurnResponse

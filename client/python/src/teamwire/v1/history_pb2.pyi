@@ -98,6 +98,10 @@ class _TaskEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     """
     TASK_EVENT_KIND_DELETED: _TaskEventKind.ValueType  # 8
     """It was deleted."""
+    TASK_EVENT_KIND_IN_REVIEW: _TaskEventKind.ValueType  # 9
+    """TaskEvent.owner has completed it, and it awaits its review."""
+    TASK_EVENT_KIND_REVIEW_ENDED: _TaskEventKind.ValueType  # 10
+    """Its review was rejected or void: TaskEvent.owner has it again or, if that is empty, it is back on the board."""
 
 class TaskEventKind(_TaskEventKind, metaclass=_TaskEventKindEnumTypeWrapper):
     """What happened to a task."""
@@ -122,6 +126,10 @@ Only an expired claim causes a NOTICE_KIND_TASK_LAPSED.
 """
 TASK_EVENT_KIND_DELETED: TaskEventKind.ValueType  # 8
 """It was deleted."""
+TASK_EVENT_KIND_IN_REVIEW: TaskEventKind.ValueType  # 9
+"""TaskEvent.owner has completed it, and it awaits its review."""
+TASK_EVENT_KIND_REVIEW_ENDED: TaskEventKind.ValueType  # 10
+"""Its review was rejected or void: TaskEvent.owner has it again or, if that is empty, it is back on the board."""
 Global___TaskEventKind: typing_extensions.TypeAlias = TaskEventKind
 
 class _PermissionEventKind:

@@ -13,7 +13,8 @@ import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
 import teamwire.v1.activity_pb2
-import teamwire.v1.transcript_pb2
+import teamwire.v1.query_pb2
+import teamwire.v1.work_pb2
 import typing
 
 if sys.version_info >= (3, 10):
@@ -113,6 +114,15 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
     line for each of them.
     """
+    NOTICE_KIND_SAME_FILES: _NoticeKind.ValueType  # 21
+    """Two members have changed the same files within 30 minutes, and neither's changes are merged. To both and to the lead; `member` is the
+    other member, and for the lead both, such as `backend, frontend`. Sent again about the same pair only for a file that was not named in
+    the last hour.
+    """
+    NOTICE_KIND_REVIEW_VOID: _NoticeKind.ValueType  # 22
+    """A review that the recipient was asked for, or waits for, is void; `request_id` and `task` are set, and `text` says why. To the owner of
+    the task.
+    """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
     """What a notice is about. The policy of each kind says whether its notices are important; see NoticeLevel."""
@@ -172,6 +182,15 @@ NOTICE_KIND_QUOTA: NoticeKind.ValueType  # 19
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
 """Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
 line for each of them.
+"""
+NOTICE_KIND_SAME_FILES: NoticeKind.ValueType  # 21
+"""Two members have changed the same files within 30 minutes, and neither's changes are merged. To both and to the lead; `member` is the
+other member, and for the lead both, such as `backend, frontend`. Sent again about the same pair only for a file that was not named in
+the last hour.
+"""
+NOTICE_KIND_REVIEW_VOID: NoticeKind.ValueType  # 22
+"""A review that the recipient was asked for, or waits for, is void; `request_id` and `task` are set, and `text` says why. To the owner of
+the task.
 """
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
 
@@ -698,6 +717,94 @@ class PermissionResponse(google.protobuf.message.Message):
 Global___PermissionResponse: typing_extensions.TypeAlias = PermissionResponse
 
 @typing.final
+class ReviewRequest(google.protobuf.message.Message):
+    """Asks for the review of a task. The coordinator makes it when the owner completes a task that has a reviewer; clients cannot send it.
+    The approval is for exactly one commit.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RECIPIENT_FIELD_NUMBER: builtins.int
+    TASK_ID_FIELD_NUMBER: builtins.int
+    SUMMARY_FIELD_NUMBER: builtins.int
+    RESULT_FIELD_NUMBER: builtins.int
+    WORK_FIELD_NUMBER: builtins.int
+    MERGE_ON_APPROVAL_FIELD_NUMBER: builtins.int
+    recipient: builtins.str
+    """Set by the coordinator. The member that is asked."""
+    task_id: builtins.int
+    """Set by the coordinator. The task."""
+    summary: builtins.str
+    """Set by the coordinator. The task's subject."""
+    result: builtins.str
+    """Set by the coordinator. What the owner says of its result."""
+    merge_on_approval: builtins.bool
+    """Set by the coordinator. True if the owner's runner merges the commit once it is approved."""
+    @property
+    def work(self) -> teamwire.v1.work_pb2.Work:
+        """Set by the coordinator. The work as the owner's runner reported it, without `paths`: the approval is for `head`. Absent if the task
+        has no branch.
+        """
+
+    def __init__(
+        self,
+        *,
+        recipient: builtins.str = ...,
+        task_id: builtins.int = ...,
+        summary: builtins.str = ...,
+        result: builtins.str = ...,
+        work: teamwire.v1.work_pb2.Work | None = ...,
+        merge_on_approval: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["work", b"work"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["merge_on_approval", b"merge_on_approval", "recipient", b"recipient", "result", b"result", "summary", b"summary", "task_id", b"task_id", "work", b"work"]) -> None: ...
+
+Global___ReviewRequest: typing_extensions.TypeAlias = ReviewRequest
+
+@typing.final
+class ReviewResponse(google.protobuf.message.Message):
+    """Answers a review request. Only the member that was asked, the lead and the operator may send it, and never the owner of the task. The
+    answer goes to the owner. An approval completes the task; a rejection returns it to its owner or, if the owner's life has ended, to the
+    board.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    APPROVE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    COMMIT_FIELD_NUMBER: builtins.int
+    TASK_ID_FIELD_NUMBER: builtins.int
+    MERGE_FIELD_NUMBER: builtins.int
+    request_id: builtins.str
+    """Required. The id of the request, as delivered."""
+    approve: builtins.bool
+    """Required; set it even if it is false. If it is not set, the call fails."""
+    reason: builtins.str
+    """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
+    commit: builtins.str
+    """Optional. The commit that the reviewer has seen. If the request is for another one, the call fails with REVIEW_VOID."""
+    task_id: builtins.int
+    """Set by the coordinator. The task."""
+    merge: builtins.bool
+    """Set by the coordinator. True if the owner's runner is to merge the commit."""
+    def __init__(
+        self,
+        *,
+        request_id: builtins.str = ...,
+        approve: builtins.bool | None = ...,
+        reason: builtins.str = ...,
+        commit: builtins.str = ...,
+        task_id: builtins.int = ...,
+        merge: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_approve", b"_approve", "approve", b"approve"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_approve", b"_approve", "approve", b"approve", "commit", b"commit", "merge", b"merge", "reason", b"reason", "request_id", b"request_id", "task_id", b"task_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_approve", b"_approve"]) -> typing.Literal["approve"] | None: ...
+
+Global___ReviewResponse: typing_extensions.TypeAlias = ReviewResponse
+
+@typing.final
 class SpawnOrder(google.protobuf.message.Message):
     """An order for a host to start a member. HostService.Spawn makes it; HostService.TakeOrder gives the host what it needs to
     start the member.
@@ -857,7 +964,7 @@ class Notice(google.protobuf.message.Message):
     kind: Global___NoticeKind.ValueType
     """Set by the coordinator. What happened."""
     member: builtins.str
-    """Set by the coordinator if the notice concerns a member. Its name."""
+    """Set by the coordinator if the notice concerns a member. Its name; with NOTICE_KIND_SAME_FILES, see there."""
     request_id: builtins.str
     """Set by the coordinator if the notice concerns a request. Its id."""
     message_id: builtins.str
@@ -1039,6 +1146,8 @@ class Message(google.protobuf.message.Message):
     PLAN_APPROVAL_RESPONSE_FIELD_NUMBER: builtins.int
     PERMISSION_REQUEST_FIELD_NUMBER: builtins.int
     PERMISSION_RESPONSE_FIELD_NUMBER: builtins.int
+    REVIEW_REQUEST_FIELD_NUMBER: builtins.int
+    REVIEW_RESPONSE_FIELD_NUMBER: builtins.int
     SPAWN_ORDER_FIELD_NUMBER: builtins.int
     NOTICE_FIELD_NUMBER: builtins.int
     id: builtins.str
@@ -1123,6 +1232,14 @@ class Message(google.protobuf.message.Message):
         """The answer to a permission request."""
 
     @property
+    def review_request(self) -> Global___ReviewRequest:
+        """A request to review a task. Cannot be sent by a client: see TaskService.CompleteTask."""
+
+    @property
+    def review_response(self) -> Global___ReviewResponse:
+        """The answer to a review request."""
+
+    @property
     def spawn_order(self) -> Global___SpawnOrder:
         """An order to start a member. Cannot be sent by a client: see HostService.Spawn."""
 
@@ -1156,12 +1273,14 @@ class Message(google.protobuf.message.Message):
         plan_approval_response: Global___PlanApprovalResponse | None = ...,
         permission_request: Global___PermissionRequest | None = ...,
         permission_response: Global___PermissionResponse | None = ...,
+        review_request: Global___ReviewRequest | None = ...,
+        review_response: Global___ReviewResponse | None = ...,
         spawn_order: Global___SpawnOrder | None = ...,
         notice: Global___Notice | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "interrupt", b"interrupt", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent", "wants_reply", b"wants_reply"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "spawn_order", "notice"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "review_request", b"review_request", "review_response", b"review_response", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "interrupt", b"interrupt", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "review_request", b"review_request", "review_response", b"review_response", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent", "wants_reply", b"wants_reply"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "review_request", "review_response", "spawn_order", "notice"] | None: ...
 
 Global___Message: typing_extensions.TypeAlias = Message
 
@@ -1186,6 +1305,7 @@ class SendRequest(google.protobuf.message.Message):
     PLAN_APPROVAL_RESPONSE_FIELD_NUMBER: builtins.int
     PERMISSION_REQUEST_FIELD_NUMBER: builtins.int
     PERMISSION_RESPONSE_FIELD_NUMBER: builtins.int
+    REVIEW_RESPONSE_FIELD_NUMBER: builtins.int
     team: builtins.str
     """The operator must name the team. Members may leave it empty; with any team but their own, the call fails with
     TEAM_NOT_FOUND.
@@ -1242,6 +1362,10 @@ class SendRequest(google.protobuf.message.Message):
     def permission_response(self) -> Global___PermissionResponse:
         """The answer to a permission request. Only the member that was asked, the lead and the operator may send it."""
 
+    @property
+    def review_response(self) -> Global___ReviewResponse:
+        """The answer to a review request. Only the member that was asked, the lead and the operator may send it."""
+
     def __init__(
         self,
         *,
@@ -1260,10 +1384,11 @@ class SendRequest(google.protobuf.message.Message):
         plan_approval_response: Global___PlanApprovalResponse | None = ...,
         permission_request: Global___PermissionRequest | None = ...,
         permission_response: Global___PermissionResponse | None = ...,
+        review_response: Global___ReviewResponse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "interrupt", b"interrupt", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team", "wants_reply", b"wants_reply"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "review_response", b"review_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "automatic", b"automatic", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "interrupt", b"interrupt", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "review_response", b"review_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team", "wants_reply", b"wants_reply"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "review_response"] | None: ...
 
 Global___SendRequest: typing_extensions.TypeAlias = SendRequest
 
@@ -1379,7 +1504,7 @@ class StreamResponse(google.protobuf.message.Message):
     DELIVERY_FIELD_NUMBER: builtins.int
     HEARTBEAT_FIELD_NUMBER: builtins.int
     CLOSING_FIELD_NUMBER: builtins.int
-    TRANSCRIPT_QUERY_FIELD_NUMBER: builtins.int
+    QUERY_FIELD_NUMBER: builtins.int
     @property
     def opened(self) -> Global___SessionOpened:
         """The first frame, once."""
@@ -1397,8 +1522,8 @@ class StreamResponse(google.protobuf.message.Message):
         """The last frame."""
 
     @property
-    def transcript_query(self) -> teamwire.v1.transcript_pb2.TranscriptQuery:
-        """Someone wants to read the member's transcript. The member answers with TeamService.AnswerTranscriptQuery."""
+    def query(self) -> teamwire.v1.query_pb2.RunnerQuery:
+        """A question to the member's runner, which answers with TeamService.AnswerQuery."""
 
     def __init__(
         self,
@@ -1407,11 +1532,11 @@ class StreamResponse(google.protobuf.message.Message):
         delivery: Global___Delivery | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         closing: Global___SessionClosing | None = ...,
-        transcript_query: teamwire.v1.transcript_pb2.TranscriptQuery | None = ...,
+        query: teamwire.v1.query_pb2.RunnerQuery | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened", "transcript_query", b"transcript_query"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened", "transcript_query", b"transcript_query"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["opened", "delivery", "heartbeat", "closing", "transcript_query"] | None: ...
+    def HasField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened", "query", b"query"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["closing", b"closing", "delivery", b"delivery", "frame", b"frame", "heartbeat", b"heartbeat", "opened", b"opened", "query", b"query"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["opened", "delivery", "heartbeat", "closing", "query"] | None: ...
 
 Global___StreamResponse: typing_extensions.TypeAlias = StreamResponse
 

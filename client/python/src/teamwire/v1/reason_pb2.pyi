@@ -178,7 +178,13 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     has `last_sequence`, the newest entry that there is.
     """
     REASON_RUNNER_SILENT: _Reason.ValueType  # 68
-    """The member's runner has not answered: it is not connected, or it keeps no transcript."""
+    """The member's runner has not answered: it is not connected, or it does not have what was asked for."""
+    REASON_PATHS_CLAIMED: _Reason.ValueType  # 69
+    """The paths of the task overlap with those of a task in progress, and one of the two is exclusive. The metadata has that task's
+    `task_id` and its `owner`.
+    """
+    REASON_REVIEW_VOID: _Reason.ValueType  # 70
+    """The review is for another commit than the answer. The metadata has the request's `commit`."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a call was refused. Travels in `google.rpc.ErrorInfo`, domain `teamwire`, without the prefix `REASON_`."""
@@ -339,5 +345,11 @@ REASON_CURSOR_AHEAD: Reason.ValueType  # 67
 has `last_sequence`, the newest entry that there is.
 """
 REASON_RUNNER_SILENT: Reason.ValueType  # 68
-"""The member's runner has not answered: it is not connected, or it keeps no transcript."""
+"""The member's runner has not answered: it is not connected, or it does not have what was asked for."""
+REASON_PATHS_CLAIMED: Reason.ValueType  # 69
+"""The paths of the task overlap with those of a task in progress, and one of the two is exclusive. The metadata has that task's
+`task_id` and its `owner`.
+"""
+REASON_REVIEW_VOID: Reason.ValueType  # 70
+"""The review is for another commit than the answer. The metadata has the request's `commit`."""
 Global___Reason: typing_extensions.TypeAlias = Reason

@@ -26,9 +26,10 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from teamwire.v1 import message_pb2 as teamwire_dot_v1_dot_message__pb2
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
+from teamwire.v1 import work_pb2 as teamwire_dot_v1_dot_work__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/request.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xbf\x01\n\x0ePermissionRule\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x04 \x01(\t\x12\x0c\n\x04path\x18\x05 \x01(\t\x12\x0f\n\x07\x61ny_use\x18\x06 \x01(\x08\x12%\n\x08\x61\x64\x64\x65\x64_by\x18\x07 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12,\n\x08\x61\x64\x64\x65\x64_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xee\x04\n\x07Request\x12\n\n\x02id\x18\x01 \x01(\t\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.RequestKind\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.teamwire.v1.RequestState\x12&\n\trequester\x18\x04 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x0e\n\x06member\x18\x05 \x01(\t\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x0f\n\x07\x63ontent\x18\x07 \x01(\t\x12\x12\n\nmessage_id\x18\x08 \x01(\t\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ndecided_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\ndecided_by\x18\x0c \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x0e\n\x06reason\x18\r \x01(\t\x12.\n\x0c\x63\x61ncel_cause\x18\x0e \x01(\x0e\x32\x18.teamwire.v1.CancelCause\x12\x19\n\x11\x61nswer_message_id\x18\x0f \x01(\t\x12\x10\n\x08\x61pprover\x18\x10 \x01(\t\x12\x0c\n\x04tool\x18\x11 \x01(\t\x12\x0f\n\x07summary\x18\x12 \x01(\t\x12&\n\x05spawn\x18\x13 \x01(\x0b\x32\x17.teamwire.v1.SpawnTerms\x12&\n\x08tool_use\x18\x14 \x01(\x0b\x32\x14.teamwire.v1.ToolUse\"5\n\x11GetRequestRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\";\n\x12GetRequestResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"\xac\x01\n\x13ListRequestsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.RequestKind\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.teamwire.v1.RequestState\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"W\n\x14ListRequestsResponse\x12&\n\x08requests\x18\x01 \x03(\x0b\x32\x14.teamwire.v1.Request\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x16WaitForDecisionRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x38\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0c\x8a\xb5\x18\x08\n\x02\x08\x1e\x12\x02\x08<\"@\n\x17WaitForDecisionResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"3\n\x0fWithdrawRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"9\n\x10WithdrawResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"S\n\x18\x41\x64\x64PermissionRuleRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12)\n\x04rule\x18\x02 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule\"W\n\x19\x41\x64\x64PermissionRuleResponse\x12)\n\x04rule\x18\x01 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule\x12\x0f\n\x07\x65xisted\x18\x02 \x01(\x08\"*\n\x1aListPermissionRulesRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"I\n\x1bListPermissionRulesResponse\x12*\n\x05rules\x18\x01 \x03(\x0b\x32\x1b.teamwire.v1.PermissionRule\"<\n\x1bRevokePermissionRuleRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07rule_id\x18\x02 \x01(\x04\"I\n\x1cRevokePermissionRuleResponse\x12)\n\x04rule\x18\x01 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule\"P\n\x18UsePermissionRuleRequest\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12&\n\x08tool_use\x18\x02 \x01(\x0b\x32\x14.teamwire.v1.ToolUse\"F\n\x19UsePermissionRuleResponse\x12)\n\x04rule\x18\x01 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule*\xfd\x01\n\x0bRequestKind\x12\x1c\n\x18REQUEST_KIND_UNSPECIFIED\x10\x00\x12\x31\n\x15REQUEST_KIND_SHUTDOWN\x10\x01\x1a\x16\x9a\xb5\x18\x12\n\x10shutdown_request\x12;\n\x1aREQUEST_KIND_PLAN_APPROVAL\x10\x02\x1a\x1b\x9a\xb5\x18\x17\n\x15plan_approval_request\x12\x35\n\x17REQUEST_KIND_PERMISSION\x10\x03\x1a\x18\x9a\xb5\x18\x14\n\x12permission_request\x12)\n\x12REQUEST_KIND_SPAWN\x10\x04\x1a\x11\x9a\xb5\x18\r\n\x0bspawn_order*\xb8\x01\n\x0cRequestState\x12\x1d\n\x19REQUEST_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15REQUEST_STATE_PENDING\x10\x01\x12\x1a\n\x16REQUEST_STATE_APPROVED\x10\x02\x12\x1a\n\x16REQUEST_STATE_REJECTED\x10\x03\x12\x19\n\x15REQUEST_STATE_EXPIRED\x10\x04\x12\x1b\n\x17REQUEST_STATE_CANCELLED\x10\x05*\xbf\x01\n\x0b\x43\x61ncelCause\x12\x1c\n\x18\x43\x41NCEL_CAUSE_UNSPECIFIED\x10\x00\x12 \n\x1c\x43\x41NCEL_CAUSE_TARGET_REPLACED\x10\x01\x12\x1e\n\x1a\x43\x41NCEL_CAUSE_TARGET_EXITED\x10\x02\x12\x17\n\x13\x43\x41NCEL_CAUSE_FORCED\x10\x03\x12\x1b\n\x17\x43\x41NCEL_CAUSE_NEWER_PLAN\x10\x04\x12\x1a\n\x16\x43\x41NCEL_CAUSE_WITHDRAWN\x10\x05\x32\xff\x06\n\x0eRequestService\x12]\n\nGetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12\x63\n\x0cListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12l\n\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12V\n\x08Withdraw\x12\x1c.teamwire.v1.WithdrawRequest\x1a\x1d.teamwire.v1.WithdrawResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12w\n\x11\x41\x64\x64PermissionRule\x12%.teamwire.v1.AddPermissionRuleRequest\x1a&.teamwire.v1.AddPermissionRuleResponse\"\x13\x90\x02\x02\x8a\xb5\x18\x0c\n\x02\x02\x05\x10\x03\x1a\x04team\x12x\n\x13ListPermissionRules\x12\'.teamwire.v1.ListPermissionRulesRequest\x1a(.teamwire.v1.ListPermissionRulesResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12\x80\x01\n\x14RevokePermissionRule\x12(.teamwire.v1.RevokePermissionRuleRequest\x1a).teamwire.v1.RevokePermissionRuleResponse\"\x13\x90\x02\x02\x8a\xb5\x18\x0c\n\x02\x02\x05\x10\x03\x1a\x04team\x12m\n\x11UsePermissionRule\x12%.teamwire.v1.UsePermissionRuleRequest\x1a&.teamwire.v1.UsePermissionRuleResponse\"\t\x8a\xb5\x18\x05\n\x01\x01\x10\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/request.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x16teamwire/v1/work.proto\"\xbf\x01\n\x0ePermissionRule\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x04 \x01(\t\x12\x0c\n\x04path\x18\x05 \x01(\t\x12\x0f\n\x07\x61ny_use\x18\x06 \x01(\x08\x12%\n\x08\x61\x64\x64\x65\x64_by\x18\x07 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12,\n\x08\x61\x64\x64\x65\x64_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xbb\x05\n\x07Request\x12\n\n\x02id\x18\x01 \x01(\t\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.RequestKind\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.teamwire.v1.RequestState\x12&\n\trequester\x18\x04 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x0e\n\x06member\x18\x05 \x01(\t\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x0f\n\x07\x63ontent\x18\x07 \x01(\t\x12\x12\n\nmessage_id\x18\x08 \x01(\t\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ndecided_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\ndecided_by\x18\x0c \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x0e\n\x06reason\x18\r \x01(\t\x12.\n\x0c\x63\x61ncel_cause\x18\x0e \x01(\x0e\x32\x18.teamwire.v1.CancelCause\x12\x19\n\x11\x61nswer_message_id\x18\x0f \x01(\t\x12\x10\n\x08\x61pprover\x18\x10 \x01(\t\x12\x0c\n\x04tool\x18\x11 \x01(\t\x12\x0f\n\x07summary\x18\x12 \x01(\t\x12&\n\x05spawn\x18\x13 \x01(\x0b\x32\x17.teamwire.v1.SpawnTerms\x12&\n\x08tool_use\x18\x14 \x01(\x0b\x32\x14.teamwire.v1.ToolUse\x12\x0f\n\x07task_id\x18\x15 \x01(\x04\x12\x1f\n\x04work\x18\x16 \x01(\x0b\x32\x11.teamwire.v1.Work\x12\x19\n\x11merge_on_approval\x18\x17 \x01(\x08\"5\n\x11GetRequestRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\";\n\x12GetRequestResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"\xac\x01\n\x13ListRequestsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.RequestKind\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.teamwire.v1.RequestState\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"W\n\x14ListRequestsResponse\x12&\n\x08requests\x18\x01 \x03(\x0b\x32\x14.teamwire.v1.Request\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"t\n\x16WaitForDecisionRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x38\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0c\x8a\xb5\x18\x08\n\x02\x08\x1e\x12\x02\x08<\"@\n\x17WaitForDecisionResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"3\n\x0fWithdrawRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"9\n\x10WithdrawResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"S\n\x18\x41\x64\x64PermissionRuleRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12)\n\x04rule\x18\x02 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule\"W\n\x19\x41\x64\x64PermissionRuleResponse\x12)\n\x04rule\x18\x01 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule\x12\x0f\n\x07\x65xisted\x18\x02 \x01(\x08\"*\n\x1aListPermissionRulesRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"I\n\x1bListPermissionRulesResponse\x12*\n\x05rules\x18\x01 \x03(\x0b\x32\x1b.teamwire.v1.PermissionRule\"<\n\x1bRevokePermissionRuleRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07rule_id\x18\x02 \x01(\x04\"I\n\x1cRevokePermissionRuleResponse\x12)\n\x04rule\x18\x01 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule\"P\n\x18UsePermissionRuleRequest\x12\x0c\n\x04tool\x18\x01 \x01(\t\x12&\n\x08tool_use\x18\x02 \x01(\x0b\x32\x14.teamwire.v1.ToolUse\"F\n\x19UsePermissionRuleResponse\x12)\n\x04rule\x18\x01 \x01(\x0b\x32\x1b.teamwire.v1.PermissionRule*\xac\x02\n\x0bRequestKind\x12\x1c\n\x18REQUEST_KIND_UNSPECIFIED\x10\x00\x12\x31\n\x15REQUEST_KIND_SHUTDOWN\x10\x01\x1a\x16\x9a\xb5\x18\x12\n\x10shutdown_request\x12;\n\x1aREQUEST_KIND_PLAN_APPROVAL\x10\x02\x1a\x1b\x9a\xb5\x18\x17\n\x15plan_approval_request\x12\x35\n\x17REQUEST_KIND_PERMISSION\x10\x03\x1a\x18\x9a\xb5\x18\x14\n\x12permission_request\x12)\n\x12REQUEST_KIND_SPAWN\x10\x04\x1a\x11\x9a\xb5\x18\r\n\x0bspawn_order\x12-\n\x13REQUEST_KIND_REVIEW\x10\x05\x1a\x14\x9a\xb5\x18\x10\n\x0ereview_request*\xb8\x01\n\x0cRequestState\x12\x1d\n\x19REQUEST_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15REQUEST_STATE_PENDING\x10\x01\x12\x1a\n\x16REQUEST_STATE_APPROVED\x10\x02\x12\x1a\n\x16REQUEST_STATE_REJECTED\x10\x03\x12\x19\n\x15REQUEST_STATE_EXPIRED\x10\x04\x12\x1b\n\x17REQUEST_STATE_CANCELLED\x10\x05*\xfd\x01\n\x0b\x43\x61ncelCause\x12\x1c\n\x18\x43\x41NCEL_CAUSE_UNSPECIFIED\x10\x00\x12 \n\x1c\x43\x41NCEL_CAUSE_TARGET_REPLACED\x10\x01\x12\x1e\n\x1a\x43\x41NCEL_CAUSE_TARGET_EXITED\x10\x02\x12\x17\n\x13\x43\x41NCEL_CAUSE_FORCED\x10\x03\x12\x1b\n\x17\x43\x41NCEL_CAUSE_NEWER_PLAN\x10\x04\x12\x1a\n\x16\x43\x41NCEL_CAUSE_WITHDRAWN\x10\x05\x12\x1d\n\x19\x43\x41NCEL_CAUSE_NEWER_COMMIT\x10\x06\x12\x1d\n\x19\x43\x41NCEL_CAUSE_TASK_CHANGED\x10\x07\x32\xff\x06\n\x0eRequestService\x12]\n\nGetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12\x63\n\x0cListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12l\n\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12V\n\x08Withdraw\x12\x1c.teamwire.v1.WithdrawRequest\x1a\x1d.teamwire.v1.WithdrawResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12w\n\x11\x41\x64\x64PermissionRule\x12%.teamwire.v1.AddPermissionRuleRequest\x1a&.teamwire.v1.AddPermissionRuleResponse\"\x13\x90\x02\x02\x8a\xb5\x18\x0c\n\x02\x02\x05\x10\x03\x1a\x04team\x12x\n\x13ListPermissionRules\x12\'.teamwire.v1.ListPermissionRulesRequest\x1a(.teamwire.v1.ListPermissionRulesResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12\x80\x01\n\x14RevokePermissionRule\x12(.teamwire.v1.RevokePermissionRuleRequest\x1a).teamwire.v1.RevokePermissionRuleResponse\"\x13\x90\x02\x02\x8a\xb5\x18\x0c\n\x02\x02\x05\x10\x03\x1a\x04team\x12m\n\x11UsePermissionRule\x12%.teamwire.v1.UsePermissionRuleRequest\x1a&.teamwire.v1.UsePermissionRuleResponse\"\t\x8a\xb5\x18\x05\n\x01\x01\x10\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,6 +45,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REQUESTKIND'].values_by_name["REQUEST_KIND_PERMISSION"]._serialized_options = b'\232\265\030\024\n\022permission_request'
   _globals['_REQUESTKIND'].values_by_name["REQUEST_KIND_SPAWN"]._loaded_options = None
   _globals['_REQUESTKIND'].values_by_name["REQUEST_KIND_SPAWN"]._serialized_options = b'\232\265\030\r\n\013spawn_order'
+  _globals['_REQUESTKIND'].values_by_name["REQUEST_KIND_REVIEW"]._loaded_options = None
+  _globals['_REQUESTKIND'].values_by_name["REQUEST_KIND_REVIEW"]._serialized_options = b'\232\265\030\020\n\016review_request'
   _globals['_WAITFORDECISIONREQUEST'].fields_by_name['timeout']._loaded_options = None
   _globals['_WAITFORDECISIONREQUEST'].fields_by_name['timeout']._serialized_options = b'\212\265\030\010\n\002\010\036\022\002\010<'
   _globals['_REQUESTSERVICE'].methods_by_name['GetRequest']._loaded_options = None
@@ -62,48 +65,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REQUESTSERVICE'].methods_by_name['RevokePermissionRule']._serialized_options = b'\220\002\002\212\265\030\014\n\002\002\005\020\003\032\004team'
   _globals['_REQUESTSERVICE'].methods_by_name['UsePermissionRule']._loaded_options = None
   _globals['_REQUESTSERVICE'].methods_by_name['UsePermissionRule']._serialized_options = b'\212\265\030\005\n\001\001\020\001'
-  _globals['_REQUESTKIND']._serialized_start=2241
-  _globals['_REQUESTKIND']._serialized_end=2494
-  _globals['_REQUESTSTATE']._serialized_start=2497
-  _globals['_REQUESTSTATE']._serialized_end=2681
-  _globals['_CANCELCAUSE']._serialized_start=2684
-  _globals['_CANCELCAUSE']._serialized_end=2875
-  _globals['_PERMISSIONRULE']._serialized_start=162
-  _globals['_PERMISSIONRULE']._serialized_end=353
-  _globals['_REQUEST']._serialized_start=356
-  _globals['_REQUEST']._serialized_end=978
-  _globals['_GETREQUESTREQUEST']._serialized_start=980
-  _globals['_GETREQUESTREQUEST']._serialized_end=1033
-  _globals['_GETREQUESTRESPONSE']._serialized_start=1035
-  _globals['_GETREQUESTRESPONSE']._serialized_end=1094
-  _globals['_LISTREQUESTSREQUEST']._serialized_start=1097
-  _globals['_LISTREQUESTSREQUEST']._serialized_end=1269
-  _globals['_LISTREQUESTSRESPONSE']._serialized_start=1271
-  _globals['_LISTREQUESTSRESPONSE']._serialized_end=1358
-  _globals['_WAITFORDECISIONREQUEST']._serialized_start=1360
-  _globals['_WAITFORDECISIONREQUEST']._serialized_end=1476
-  _globals['_WAITFORDECISIONRESPONSE']._serialized_start=1478
-  _globals['_WAITFORDECISIONRESPONSE']._serialized_end=1542
-  _globals['_WITHDRAWREQUEST']._serialized_start=1544
-  _globals['_WITHDRAWREQUEST']._serialized_end=1595
-  _globals['_WITHDRAWRESPONSE']._serialized_start=1597
-  _globals['_WITHDRAWRESPONSE']._serialized_end=1654
-  _globals['_ADDPERMISSIONRULEREQUEST']._serialized_start=1656
-  _globals['_ADDPERMISSIONRULEREQUEST']._serialized_end=1739
-  _globals['_ADDPERMISSIONRULERESPONSE']._serialized_start=1741
-  _globals['_ADDPERMISSIONRULERESPONSE']._serialized_end=1828
-  _globals['_LISTPERMISSIONRULESREQUEST']._serialized_start=1830
-  _globals['_LISTPERMISSIONRULESREQUEST']._serialized_end=1872
-  _globals['_LISTPERMISSIONRULESRESPONSE']._serialized_start=1874
-  _globals['_LISTPERMISSIONRULESRESPONSE']._serialized_end=1947
-  _globals['_REVOKEPERMISSIONRULEREQUEST']._serialized_start=1949
-  _globals['_REVOKEPERMISSIONRULEREQUEST']._serialized_end=2009
-  _globals['_REVOKEPERMISSIONRULERESPONSE']._serialized_start=2011
-  _globals['_REVOKEPERMISSIONRULERESPONSE']._serialized_end=2084
-  _globals['_USEPERMISSIONRULEREQUEST']._serialized_start=2086
-  _globals['_USEPERMISSIONRULEREQUEST']._serialized_end=2166
-  _globals['_USEPERMISSIONRULERESPONSE']._serialized_start=2168
-  _globals['_USEPERMISSIONRULERESPONSE']._serialized_end=2238
-  _globals['_REQUESTSERVICE']._serialized_start=2878
-  _globals['_REQUESTSERVICE']._serialized_end=3773
+  _globals['_REQUESTKIND']._serialized_start=2342
+  _globals['_REQUESTKIND']._serialized_end=2642
+  _globals['_REQUESTSTATE']._serialized_start=2645
+  _globals['_REQUESTSTATE']._serialized_end=2829
+  _globals['_CANCELCAUSE']._serialized_start=2832
+  _globals['_CANCELCAUSE']._serialized_end=3085
+  _globals['_PERMISSIONRULE']._serialized_start=186
+  _globals['_PERMISSIONRULE']._serialized_end=377
+  _globals['_REQUEST']._serialized_start=380
+  _globals['_REQUEST']._serialized_end=1079
+  _globals['_GETREQUESTREQUEST']._serialized_start=1081
+  _globals['_GETREQUESTREQUEST']._serialized_end=1134
+  _globals['_GETREQUESTRESPONSE']._serialized_start=1136
+  _globals['_GETREQUESTRESPONSE']._serialized_end=1195
+  _globals['_LISTREQUESTSREQUEST']._serialized_start=1198
+  _globals['_LISTREQUESTSREQUEST']._serialized_end=1370
+  _globals['_LISTREQUESTSRESPONSE']._serialized_start=1372
+  _globals['_LISTREQUESTSRESPONSE']._serialized_end=1459
+  _globals['_WAITFORDECISIONREQUEST']._serialized_start=1461
+  _globals['_WAITFORDECISIONREQUEST']._serialized_end=1577
+  _globals['_WAITFORDECISIONRESPONSE']._serialized_start=1579
+  _globals['_WAITFORDECISIONRESPONSE']._serialized_end=1643
+  _globals['_WITHDRAWREQUEST']._serialized_start=1645
+  _globals['_WITHDRAWREQUEST']._serialized_end=1696
+  _globals['_WITHDRAWRESPONSE']._serialized_start=1698
+  _globals['_WITHDRAWRESPONSE']._serialized_end=1755
+  _globals['_ADDPERMISSIONRULEREQUEST']._serialized_start=1757
+  _globals['_ADDPERMISSIONRULEREQUEST']._serialized_end=1840
+  _globals['_ADDPERMISSIONRULERESPONSE']._serialized_start=1842
+  _globals['_ADDPERMISSIONRULERESPONSE']._serialized_end=1929
+  _globals['_LISTPERMISSIONRULESREQUEST']._serialized_start=1931
+  _globals['_LISTPERMISSIONRULESREQUEST']._serialized_end=1973
+  _globals['_LISTPERMISSIONRULESRESPONSE']._serialized_start=1975
+  _globals['_LISTPERMISSIONRULESRESPONSE']._serialized_end=2048
+  _globals['_REVOKEPERMISSIONRULEREQUEST']._serialized_start=2050
+  _globals['_REVOKEPERMISSIONRULEREQUEST']._serialized_end=2110
+  _globals['_REVOKEPERMISSIONRULERESPONSE']._serialized_start=2112
+  _globals['_REVOKEPERMISSIONRULERESPONSE']._serialized_end=2185
+  _globals['_USEPERMISSIONRULEREQUEST']._serialized_start=2187
+  _globals['_USEPERMISSIONRULEREQUEST']._serialized_end=2267
+  _globals['_USEPERMISSIONRULERESPONSE']._serialized_start=2269
+  _globals['_USEPERMISSIONRULERESPONSE']._serialized_end=2339
+  _globals['_REQUESTSERVICE']._serialized_start=3088
+  _globals['_REQUESTSERVICE']._serialized_end=3983
 # @@protoc_insertion_point(module_scope)

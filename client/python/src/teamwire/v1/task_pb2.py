@@ -26,9 +26,10 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from teamwire.v1 import message_pb2 as teamwire_dot_v1_dot_message__pb2
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
+from teamwire.v1 import work_pb2 as teamwire_dot_v1_dot_work__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/task.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xbe\x05\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x04 \x01(\t\x12\'\n\x06status\x18\x05 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12\x13\n\x0bwaiting_for\x18\x08 \x03(\x04\x12\x0e\n\x06\x62locks\x18\t \x03(\x04\x12\x31\n\x08metadata\x18\n \x03(\x0b\x32\x1f.teamwire.v1.Task.MetadataEntry\x12\x0f\n\x07version\x18\x0b \x01(\x04\x12\x10\n\x08\x61ttempts\x18\x0c \x01(\r\x12\x0e\n\x06result\x18\r \x01(\t\x12\'\n\ncreated_by\x18\x0e \x01(\x0b\x32\x13.teamwire.v1.Sender\x12.\n\ncreated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nclaimed_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tclosed_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10released_because\x18\x13 \x01(\t\x12/\n\x0breleased_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10\x63laim_expires_at\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x89\x02\n\x11\x43reateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x05 \x01(\t\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12>\n\x08metadata\x18\x08 \x03(\x0b\x32,.teamwire.v1.CreateTaskRequest.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"G\n\x12\x43reateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"/\n\x0eGetTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"G\n\x0fGetTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x13\n\x0b\x63laim_token\x18\x02 \x01(\t\"\x93\x01\n\x10ListTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x12\n\nready_only\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"N\n\x11ListTasksResponse\x12 \n\x05tasks\x18\x01 \x03(\x0b\x32\x11.teamwire.v1.Task\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x12\x46ollowTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"I\n\x13\x46ollowTasksResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tcaught_up\x18\x02 \x01(\x08\"\xa7\x03\n\x11UpdateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x04\x12\x14\n\x07subject\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x18\n\x0b\x64\x65scription\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x18\n\x0b\x61\x63tive_form\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x12\n\x05owner\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x16\n\x0e\x61\x64\x64_blocked_by\x18\x08 \x03(\x04\x12\x19\n\x11remove_blocked_by\x18\t \x03(\x04\x12\x45\n\x0cset_metadata\x18\n \x03(\x0b\x32/.teamwire.v1.UpdateTaskRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x0b \x03(\t\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\n\n\x08_subjectB\x0e\n\x0c_descriptionB\x0e\n\x0c_active_formB\x08\n\x06_owner\"5\n\x12UpdateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"7\n\x05\x43laim\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\r\n\x05token\x18\x02 \x01(\t\"<\n\x10\x43laimTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"6\n\x11\x43laimTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"b\n\x14\x43laimNextTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\":\n\x15\x43laimNextTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"Y\n\x13\x43ompleteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06result\x18\x04 \x01(\t\"J\n\x14\x43ompleteTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tunblocked\x18\x02 \x03(\x04\"X\n\x12ReleaseTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"6\n\x13ReleaseTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"2\n\x11\x44\x65leteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"\'\n\x12\x44\x65leteTaskResponse\x12\x11\n\tunblocked\x18\x01 \x03(\x04*\x93\x01\n\nTaskStatus\x12\x1b\n\x17TASK_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n\x13TASK_STATUS_DELETED\x10\x04\x32\xc2\x07\n\x0bTaskService\x12\\\n\nCreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12T\n\x07GetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12Z\n\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12\x62\n\x0b\x46ollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x30\x01\x12\\\n\nUpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12X\n\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x01\x10\x01\x12\x64\n\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x01\x10\x01\x12\x62\n\x0c\x43ompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12_\n\x0bReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12\\\n\nDeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/task.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x16teamwire/v1/work.proto\"\xb8\x06\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x04 \x01(\t\x12\'\n\x06status\x18\x05 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12\x13\n\x0bwaiting_for\x18\x08 \x03(\x04\x12\x0e\n\x06\x62locks\x18\t \x03(\x04\x12\x31\n\x08metadata\x18\n \x03(\x0b\x32\x1f.teamwire.v1.Task.MetadataEntry\x12\x0f\n\x07version\x18\x0b \x01(\x04\x12\x10\n\x08\x61ttempts\x18\x0c \x01(\r\x12\x0e\n\x06result\x18\r \x01(\t\x12\'\n\ncreated_by\x18\x0e \x01(\x0b\x32\x13.teamwire.v1.Sender\x12.\n\ncreated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nclaimed_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tclosed_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10released_because\x18\x13 \x01(\t\x12/\n\x0breleased_at\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10\x63laim_expires_at\x18\x15 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05paths\x18\x16 \x03(\t\x12\x11\n\texclusive\x18\x17 \x01(\x08\x12\x10\n\x08reviewer\x18\x18 \x01(\t\x12\x19\n\x11merge_on_approval\x18\x19 \x01(\x08\x12\x19\n\x11review_request_id\x18\x1a \x01(\t\x12\x0e\n\x06\x63ommit\x18\x1b \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd8\x02\n\x11\x43reateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x05 \x01(\t\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12>\n\x08metadata\x18\x08 \x03(\x0b\x32,.teamwire.v1.CreateTaskRequest.MetadataEntry\x12\r\n\x05paths\x18\t \x03(\t\x12\x11\n\texclusive\x18\n \x01(\x08\x12\x10\n\x08reviewer\x18\x0b \x01(\t\x12\x19\n\x11merge_on_approval\x18\x0c \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"G\n\x12\x43reateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"/\n\x0eGetTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"G\n\x0fGetTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x13\n\x0b\x63laim_token\x18\x02 \x01(\t\"\x93\x01\n\x10ListTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x12\n\nready_only\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"N\n\x11ListTasksResponse\x12 \n\x05tasks\x18\x01 \x03(\x0b\x32\x11.teamwire.v1.Task\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x12\x46ollowTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"I\n\x13\x46ollowTasksResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tcaught_up\x18\x02 \x01(\x08\"\xd0\x04\n\x11UpdateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x04\x12\x14\n\x07subject\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x18\n\x0b\x64\x65scription\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x18\n\x0b\x61\x63tive_form\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x12\n\x05owner\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x16\n\x0e\x61\x64\x64_blocked_by\x18\x08 \x03(\x04\x12\x19\n\x11remove_blocked_by\x18\t \x03(\x04\x12\x45\n\x0cset_metadata\x18\n \x03(\x0b\x32/.teamwire.v1.UpdateTaskRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x0b \x03(\t\x12\x11\n\tadd_paths\x18\x0c \x03(\t\x12\x14\n\x0cremove_paths\x18\r \x03(\t\x12\x16\n\texclusive\x18\x0e \x01(\x08H\x04\x88\x01\x01\x12\x15\n\x08reviewer\x18\x0f \x01(\tH\x05\x88\x01\x01\x12\x1e\n\x11merge_on_approval\x18\x10 \x01(\x08H\x06\x88\x01\x01\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\n\n\x08_subjectB\x0e\n\x0c_descriptionB\x0e\n\x0c_active_formB\x08\n\x06_ownerB\x0c\n\n_exclusiveB\x0b\n\t_reviewerB\x14\n\x12_merge_on_approval\"5\n\x12UpdateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"I\n\x05\x43laim\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\r\n\x05token\x18\x02 \x01(\t\x12\x10\n\x08warnings\x18\x03 \x03(\t\"<\n\x10\x43laimTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"6\n\x11\x43laimTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"b\n\x14\x43laimNextTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\":\n\x15\x43laimNextTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"z\n\x13\x43ompleteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06result\x18\x04 \x01(\t\x12\x1f\n\x04work\x18\x05 \x01(\x0b\x32\x11.teamwire.v1.Work\"J\n\x14\x43ompleteTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tunblocked\x18\x02 \x03(\x04\"X\n\x12ReleaseTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"6\n\x13ReleaseTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"2\n\x11\x44\x65leteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"\'\n\x12\x44\x65leteTaskResponse\x12\x11\n\tunblocked\x18\x01 \x03(\x04*\xae\x01\n\nTaskStatus\x12\x1b\n\x17TASK_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n\x13TASK_STATUS_DELETED\x10\x04\x12\x19\n\x15TASK_STATUS_IN_REVIEW\x10\x05\x32\xc2\x07\n\x0bTaskService\x12\\\n\nCreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12T\n\x07GetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12Z\n\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12\x62\n\x0b\x46ollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x30\x01\x12\\\n\nUpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12X\n\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x01\x10\x01\x12\x64\n\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x01\x10\x01\x12\x62\n\x0c\x43ompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12_\n\x0bReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x12\\\n\nDeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\r\x90\x02\x02\x8a\xb5\x18\x06\n\x02\x01\x05\x10\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -64,58 +65,58 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASKSERVICE'].methods_by_name['ReleaseTask']._serialized_options = b'\220\002\002\212\265\030\006\n\002\001\005\020\001'
   _globals['_TASKSERVICE'].methods_by_name['DeleteTask']._loaded_options = None
   _globals['_TASKSERVICE'].methods_by_name['DeleteTask']._serialized_options = b'\220\002\002\212\265\030\006\n\002\001\005\020\001'
-  _globals['_TASKSTATUS']._serialized_start=2890
-  _globals['_TASKSTATUS']._serialized_end=3037
-  _globals['_TASK']._serialized_start=159
-  _globals['_TASK']._serialized_end=861
-  _globals['_TASK_METADATAENTRY']._serialized_start=814
-  _globals['_TASK_METADATAENTRY']._serialized_end=861
-  _globals['_CREATETASKREQUEST']._serialized_start=864
-  _globals['_CREATETASKREQUEST']._serialized_end=1129
-  _globals['_CREATETASKREQUEST_METADATAENTRY']._serialized_start=814
-  _globals['_CREATETASKREQUEST_METADATAENTRY']._serialized_end=861
-  _globals['_CREATETASKRESPONSE']._serialized_start=1131
-  _globals['_CREATETASKRESPONSE']._serialized_end=1202
-  _globals['_GETTASKREQUEST']._serialized_start=1204
-  _globals['_GETTASKREQUEST']._serialized_end=1251
-  _globals['_GETTASKRESPONSE']._serialized_start=1253
-  _globals['_GETTASKRESPONSE']._serialized_end=1324
-  _globals['_LISTTASKSREQUEST']._serialized_start=1327
-  _globals['_LISTTASKSREQUEST']._serialized_end=1474
-  _globals['_LISTTASKSRESPONSE']._serialized_start=1476
-  _globals['_LISTTASKSRESPONSE']._serialized_end=1554
-  _globals['_FOLLOWTASKSREQUEST']._serialized_start=1556
-  _globals['_FOLLOWTASKSREQUEST']._serialized_end=1590
-  _globals['_FOLLOWTASKSRESPONSE']._serialized_start=1592
-  _globals['_FOLLOWTASKSRESPONSE']._serialized_end=1665
-  _globals['_UPDATETASKREQUEST']._serialized_start=1668
-  _globals['_UPDATETASKREQUEST']._serialized_end=2091
-  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_start=1987
-  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_end=2037
-  _globals['_UPDATETASKRESPONSE']._serialized_start=2093
-  _globals['_UPDATETASKRESPONSE']._serialized_end=2146
-  _globals['_CLAIM']._serialized_start=2148
-  _globals['_CLAIM']._serialized_end=2203
-  _globals['_CLAIMTASKREQUEST']._serialized_start=2205
-  _globals['_CLAIMTASKREQUEST']._serialized_end=2265
-  _globals['_CLAIMTASKRESPONSE']._serialized_start=2267
-  _globals['_CLAIMTASKRESPONSE']._serialized_end=2321
-  _globals['_CLAIMNEXTTASKREQUEST']._serialized_start=2323
-  _globals['_CLAIMNEXTTASKREQUEST']._serialized_end=2421
-  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_start=2423
-  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_end=2481
-  _globals['_COMPLETETASKREQUEST']._serialized_start=2483
-  _globals['_COMPLETETASKREQUEST']._serialized_end=2572
-  _globals['_COMPLETETASKRESPONSE']._serialized_start=2574
-  _globals['_COMPLETETASKRESPONSE']._serialized_end=2648
-  _globals['_RELEASETASKREQUEST']._serialized_start=2650
-  _globals['_RELEASETASKREQUEST']._serialized_end=2738
-  _globals['_RELEASETASKRESPONSE']._serialized_start=2740
-  _globals['_RELEASETASKRESPONSE']._serialized_end=2794
-  _globals['_DELETETASKREQUEST']._serialized_start=2796
-  _globals['_DELETETASKREQUEST']._serialized_end=2846
-  _globals['_DELETETASKRESPONSE']._serialized_start=2848
-  _globals['_DELETETASKRESPONSE']._serialized_end=2887
-  _globals['_TASKSERVICE']._serialized_start=3040
-  _globals['_TASKSERVICE']._serialized_end=4002
+  _globals['_TASKSTATUS']._serialized_start=3335
+  _globals['_TASKSTATUS']._serialized_end=3509
+  _globals['_TASK']._serialized_start=183
+  _globals['_TASK']._serialized_end=1007
+  _globals['_TASK_METADATAENTRY']._serialized_start=960
+  _globals['_TASK_METADATAENTRY']._serialized_end=1007
+  _globals['_CREATETASKREQUEST']._serialized_start=1010
+  _globals['_CREATETASKREQUEST']._serialized_end=1354
+  _globals['_CREATETASKREQUEST_METADATAENTRY']._serialized_start=960
+  _globals['_CREATETASKREQUEST_METADATAENTRY']._serialized_end=1007
+  _globals['_CREATETASKRESPONSE']._serialized_start=1356
+  _globals['_CREATETASKRESPONSE']._serialized_end=1427
+  _globals['_GETTASKREQUEST']._serialized_start=1429
+  _globals['_GETTASKREQUEST']._serialized_end=1476
+  _globals['_GETTASKRESPONSE']._serialized_start=1478
+  _globals['_GETTASKRESPONSE']._serialized_end=1549
+  _globals['_LISTTASKSREQUEST']._serialized_start=1552
+  _globals['_LISTTASKSREQUEST']._serialized_end=1699
+  _globals['_LISTTASKSRESPONSE']._serialized_start=1701
+  _globals['_LISTTASKSRESPONSE']._serialized_end=1779
+  _globals['_FOLLOWTASKSREQUEST']._serialized_start=1781
+  _globals['_FOLLOWTASKSREQUEST']._serialized_end=1815
+  _globals['_FOLLOWTASKSRESPONSE']._serialized_start=1817
+  _globals['_FOLLOWTASKSRESPONSE']._serialized_end=1890
+  _globals['_UPDATETASKREQUEST']._serialized_start=1893
+  _globals['_UPDATETASKREQUEST']._serialized_end=2485
+  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_start=2332
+  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_end=2382
+  _globals['_UPDATETASKRESPONSE']._serialized_start=2487
+  _globals['_UPDATETASKRESPONSE']._serialized_end=2540
+  _globals['_CLAIM']._serialized_start=2542
+  _globals['_CLAIM']._serialized_end=2615
+  _globals['_CLAIMTASKREQUEST']._serialized_start=2617
+  _globals['_CLAIMTASKREQUEST']._serialized_end=2677
+  _globals['_CLAIMTASKRESPONSE']._serialized_start=2679
+  _globals['_CLAIMTASKRESPONSE']._serialized_end=2733
+  _globals['_CLAIMNEXTTASKREQUEST']._serialized_start=2735
+  _globals['_CLAIMNEXTTASKREQUEST']._serialized_end=2833
+  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_start=2835
+  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_end=2893
+  _globals['_COMPLETETASKREQUEST']._serialized_start=2895
+  _globals['_COMPLETETASKREQUEST']._serialized_end=3017
+  _globals['_COMPLETETASKRESPONSE']._serialized_start=3019
+  _globals['_COMPLETETASKRESPONSE']._serialized_end=3093
+  _globals['_RELEASETASKREQUEST']._serialized_start=3095
+  _globals['_RELEASETASKREQUEST']._serialized_end=3183
+  _globals['_RELEASETASKRESPONSE']._serialized_start=3185
+  _globals['_RELEASETASKRESPONSE']._serialized_end=3239
+  _globals['_DELETETASKREQUEST']._serialized_start=3241
+  _globals['_DELETETASKREQUEST']._serialized_end=3291
+  _globals['_DELETETASKRESPONSE']._serialized_start=3293
+  _globals['_DELETETASKRESPONSE']._serialized_end=3332
+  _globals['_TASKSERVICE']._serialized_start=3512
+  _globals['_TASKSERVICE']._serialized_end=4474
 # @@protoc_insertion_point(module_scope)

@@ -13,6 +13,7 @@ import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
 import teamwire.v1.message_pb2
+import teamwire.v1.work_pb2
 import typing
 
 if sys.version_info >= (3, 10):
@@ -38,6 +39,8 @@ class _TaskStatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """Done. Final, unless it is deleted."""
     TASK_STATUS_DELETED: _TaskStatus.ValueType  # 4
     """Removed from the board. Final."""
+    TASK_STATUS_IN_REVIEW: _TaskStatus.ValueType  # 5
+    """Its owner has completed it, and it awaits its review."""
 
 class TaskStatus(_TaskStatus, metaclass=_TaskStatusEnumTypeWrapper):
     """The status of a task."""
@@ -52,6 +55,8 @@ TASK_STATUS_COMPLETED: TaskStatus.ValueType  # 3
 """Done. Final, unless it is deleted."""
 TASK_STATUS_DELETED: TaskStatus.ValueType  # 4
 """Removed from the board. Final."""
+TASK_STATUS_IN_REVIEW: TaskStatus.ValueType  # 5
+"""Its owner has completed it, and it awaits its review."""
 Global___TaskStatus: typing_extensions.TypeAlias = TaskStatus
 
 @typing.final
@@ -97,6 +102,12 @@ class Task(google.protobuf.message.Message):
     RELEASED_BECAUSE_FIELD_NUMBER: builtins.int
     RELEASED_AT_FIELD_NUMBER: builtins.int
     CLAIM_EXPIRES_AT_FIELD_NUMBER: builtins.int
+    PATHS_FIELD_NUMBER: builtins.int
+    EXCLUSIVE_FIELD_NUMBER: builtins.int
+    REVIEWER_FIELD_NUMBER: builtins.int
+    MERGE_ON_APPROVAL_FIELD_NUMBER: builtins.int
+    REVIEW_REQUEST_ID_FIELD_NUMBER: builtins.int
+    COMMIT_FIELD_NUMBER: builtins.int
     id: builtins.int
     """Counts the tasks of the team from 1. Written in decimal where it appears as text."""
     subject: builtins.str
@@ -123,6 +134,16 @@ class Task(google.protobuf.message.Message):
     """Why it last returned to the board, as text for people: its owner's reason, or what happened to the owner or the claim. May
     be empty.
     """
+    exclusive: builtins.bool
+    """See CreateTaskRequest.exclusive."""
+    reviewer: builtins.str
+    """See CreateTaskRequest.reviewer."""
+    merge_on_approval: builtins.bool
+    """See CreateTaskRequest.merge_on_approval."""
+    review_request_id: builtins.str
+    """The review that it awaits. Empty unless it is in review."""
+    commit: builtins.str
+    """The commit that is in review or was approved. Empty if none is."""
     @property
     def blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The tasks that must be completed first, in the order of their ids; completed ones stay listed."""
@@ -167,6 +188,10 @@ class Task(google.protobuf.message.Message):
     def claim_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Set while a detached life has claimed it. When the claim expires."""
 
+    @property
+    def paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """See CreateTaskRequest.paths."""
+
     def __init__(
         self,
         *,
@@ -191,9 +216,15 @@ class Task(google.protobuf.message.Message):
         released_because: builtins.str = ...,
         released_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         claim_expires_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        paths: collections.abc.Iterable[builtins.str] | None = ...,
+        exclusive: builtins.bool = ...,
+        reviewer: builtins.str = ...,
+        merge_on_approval: builtins.bool = ...,
+        review_request_id: builtins.str = ...,
+        commit: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["claim_expires_at", b"claim_expires_at", "claimed_at", b"claimed_at", "closed_at", b"closed_at", "created_at", b"created_at", "created_by", b"created_by", "released_at", b"released_at", "updated_at", b"updated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["active_form", b"active_form", "attempts", b"attempts", "blocked_by", b"blocked_by", "blocks", b"blocks", "claim_expires_at", b"claim_expires_at", "claimed_at", b"claimed_at", "closed_at", b"closed_at", "created_at", b"created_at", "created_by", b"created_by", "description", b"description", "id", b"id", "metadata", b"metadata", "owner", b"owner", "released_at", b"released_at", "released_because", b"released_because", "result", b"result", "status", b"status", "subject", b"subject", "updated_at", b"updated_at", "version", b"version", "waiting_for", b"waiting_for"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["active_form", b"active_form", "attempts", b"attempts", "blocked_by", b"blocked_by", "blocks", b"blocks", "claim_expires_at", b"claim_expires_at", "claimed_at", b"claimed_at", "closed_at", b"closed_at", "commit", b"commit", "created_at", b"created_at", "created_by", b"created_by", "description", b"description", "exclusive", b"exclusive", "id", b"id", "merge_on_approval", b"merge_on_approval", "metadata", b"metadata", "owner", b"owner", "paths", b"paths", "released_at", b"released_at", "released_because", b"released_because", "result", b"result", "review_request_id", b"review_request_id", "reviewer", b"reviewer", "status", b"status", "subject", b"subject", "updated_at", b"updated_at", "version", b"version", "waiting_for", b"waiting_for"]) -> None: ...
 
 Global___Task: typing_extensions.TypeAlias = Task
 
@@ -227,6 +258,10 @@ class CreateTaskRequest(google.protobuf.message.Message):
     OWNER_FIELD_NUMBER: builtins.int
     BLOCKED_BY_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
+    PATHS_FIELD_NUMBER: builtins.int
+    EXCLUSIVE_FIELD_NUMBER: builtins.int
+    REVIEWER_FIELD_NUMBER: builtins.int
+    MERGE_ON_APPROVAL_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     idempotency_key: builtins.str
@@ -239,6 +274,17 @@ class CreateTaskRequest(google.protobuf.message.Message):
     """Optional. One line, up to 200 characters."""
     owner: builtins.str
     """Optional. The member to assign it to; see DirectMessage.recipient. It gets a notice, unless it is the caller."""
+    exclusive: builtins.bool
+    """Optional. If true, overlapping with a task in progress refuses a claim instead, of either task, until that task is completed, in
+    review or released.
+    """
+    reviewer: builtins.str
+    """Optional. Who reviews the result: a member, or `team-lead` for the lead at that time. Completing the task asks this member, and the
+    task is completed once it approves. If the reviewer owns the task, or has exited, the lead reviews it; the lead's own tasks need no
+    review by the lead. Empty means no review.
+    """
+    merge_on_approval: builtins.bool
+    """Optional. If true, the owner's runner merges the approved commit into the branch that the worktree began from. Needs `reviewer`."""
     @property
     def blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Optional. The tasks that must be completed first: up to 64 of the team's tasks, none of them deleted."""
@@ -246,6 +292,13 @@ class CreateTaskRequest(google.protobuf.message.Message):
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Optional. Up to 32 pairs. Keys have 1 to 63 characters, and values up to 1,024."""
+
+    @property
+    def paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Optional. The files that the task will change, as patterns of paths relative to the root of the repository: `*` and `?` stand for
+        characters of one segment, `**` for any segments, and a `/` at the end for everything in the directory. Up to 32, each of up to 200
+        characters. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
+        """
 
     def __init__(
         self,
@@ -258,8 +311,12 @@ class CreateTaskRequest(google.protobuf.message.Message):
         owner: builtins.str = ...,
         blocked_by: collections.abc.Iterable[builtins.int] | None = ...,
         metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        paths: collections.abc.Iterable[builtins.str] | None = ...,
+        exclusive: builtins.bool = ...,
+        reviewer: builtins.str = ...,
+        merge_on_approval: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["active_form", b"active_form", "blocked_by", b"blocked_by", "description", b"description", "idempotency_key", b"idempotency_key", "metadata", b"metadata", "owner", b"owner", "subject", b"subject", "team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["active_form", b"active_form", "blocked_by", b"blocked_by", "description", b"description", "exclusive", b"exclusive", "idempotency_key", b"idempotency_key", "merge_on_approval", b"merge_on_approval", "metadata", b"metadata", "owner", b"owner", "paths", b"paths", "reviewer", b"reviewer", "subject", b"subject", "team", b"team"]) -> None: ...
 
 Global___CreateTaskRequest: typing_extensions.TypeAlias = CreateTaskRequest
 
@@ -473,6 +530,11 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     REMOVE_BLOCKED_BY_FIELD_NUMBER: builtins.int
     SET_METADATA_FIELD_NUMBER: builtins.int
     REMOVE_METADATA_FIELD_NUMBER: builtins.int
+    ADD_PATHS_FIELD_NUMBER: builtins.int
+    REMOVE_PATHS_FIELD_NUMBER: builtins.int
+    EXCLUSIVE_FIELD_NUMBER: builtins.int
+    REVIEWER_FIELD_NUMBER: builtins.int
+    MERGE_ON_APPROVAL_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     task_id: builtins.int
@@ -487,6 +549,12 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     """See CreateTaskRequest.active_form."""
     owner: builtins.str
     """The member to assign it to. It gets a notice, unless it is the caller. Empty means no member."""
+    exclusive: builtins.bool
+    """See CreateTaskRequest.exclusive."""
+    reviewer: builtins.str
+    """See CreateTaskRequest.reviewer. Only the lead and the operator may change it on a task that is not their own."""
+    merge_on_approval: builtins.bool
+    """See CreateTaskRequest.merge_on_approval."""
     @property
     def add_blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress."""
@@ -503,6 +571,14 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     def remove_metadata(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Keys to remove."""
 
+    @property
+    def add_paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Patterns to add to Task.paths."""
+
+    @property
+    def remove_paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Patterns to remove from Task.paths."""
+
     def __init__(
         self,
         *,
@@ -517,15 +593,26 @@ class UpdateTaskRequest(google.protobuf.message.Message):
         remove_blocked_by: collections.abc.Iterable[builtins.int] | None = ...,
         set_metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         remove_metadata: collections.abc.Iterable[builtins.str] | None = ...,
+        add_paths: collections.abc.Iterable[builtins.str] | None = ...,
+        remove_paths: collections.abc.Iterable[builtins.str] | None = ...,
+        exclusive: builtins.bool | None = ...,
+        reviewer: builtins.str | None = ...,
+        merge_on_approval: builtins.bool | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_active_form", b"_active_form", "_description", b"_description", "_owner", b"_owner", "_subject", b"_subject", "active_form", b"active_form", "description", b"description", "owner", b"owner", "subject", b"subject"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_active_form", b"_active_form", "_description", b"_description", "_owner", b"_owner", "_subject", b"_subject", "active_form", b"active_form", "add_blocked_by", b"add_blocked_by", "description", b"description", "expected_version", b"expected_version", "owner", b"owner", "remove_blocked_by", b"remove_blocked_by", "remove_metadata", b"remove_metadata", "set_metadata", b"set_metadata", "subject", b"subject", "task_id", b"task_id", "team", b"team"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_active_form", b"_active_form", "_description", b"_description", "_exclusive", b"_exclusive", "_merge_on_approval", b"_merge_on_approval", "_owner", b"_owner", "_reviewer", b"_reviewer", "_subject", b"_subject", "active_form", b"active_form", "description", b"description", "exclusive", b"exclusive", "merge_on_approval", b"merge_on_approval", "owner", b"owner", "reviewer", b"reviewer", "subject", b"subject"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_active_form", b"_active_form", "_description", b"_description", "_exclusive", b"_exclusive", "_merge_on_approval", b"_merge_on_approval", "_owner", b"_owner", "_reviewer", b"_reviewer", "_subject", b"_subject", "active_form", b"active_form", "add_blocked_by", b"add_blocked_by", "add_paths", b"add_paths", "description", b"description", "exclusive", b"exclusive", "expected_version", b"expected_version", "merge_on_approval", b"merge_on_approval", "owner", b"owner", "remove_blocked_by", b"remove_blocked_by", "remove_metadata", b"remove_metadata", "remove_paths", b"remove_paths", "reviewer", b"reviewer", "set_metadata", b"set_metadata", "subject", b"subject", "task_id", b"task_id", "team", b"team"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_active_form", b"_active_form"]) -> typing.Literal["active_form"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_description", b"_description"]) -> typing.Literal["description"] | None: ...
     @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_exclusive", b"_exclusive"]) -> typing.Literal["exclusive"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_merge_on_approval", b"_merge_on_approval"]) -> typing.Literal["merge_on_approval"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_owner", b"_owner"]) -> typing.Literal["owner"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_reviewer", b"_reviewer"]) -> typing.Literal["reviewer"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_subject", b"_subject"]) -> typing.Literal["subject"] | None: ...
 
@@ -560,20 +647,26 @@ class Claim(google.protobuf.message.Message):
 
     TASK_FIELD_NUMBER: builtins.int
     TOKEN_FIELD_NUMBER: builtins.int
+    WARNINGS_FIELD_NUMBER: builtins.int
     token: builtins.str
     """Proves the claim to CompleteTask and ReleaseTask."""
     @property
     def task(self) -> Global___Task:
         """The task."""
 
+    @property
+    def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Warnings, each a sentence for people: other tasks in progress have paths that overlap with this task's. Empty in a replayed reply."""
+
     def __init__(
         self,
         *,
         task: Global___Task | None = ...,
         token: builtins.str = ...,
+        warnings: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["task", b"task", "token", b"token"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["task", b"task", "token", b"token", "warnings", b"warnings"]) -> None: ...
 
 Global___Claim: typing_extensions.TypeAlias = Claim
 
@@ -676,6 +769,7 @@ class CompleteTaskRequest(google.protobuf.message.Message):
     TASK_ID_FIELD_NUMBER: builtins.int
     CLAIM_TOKEN_FIELD_NUMBER: builtins.int
     RESULT_FIELD_NUMBER: builtins.int
+    WORK_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     task_id: builtins.int
@@ -684,6 +778,12 @@ class CompleteTaskRequest(google.protobuf.message.Message):
     """Required of the owner; see Claim.token. The lead and the operator may leave it empty."""
     result: builtins.str
     """Optional. The result; up to 64 KiB."""
+    @property
+    def work(self) -> teamwire.v1.work_pb2.Work:
+        """Optional. The work to review, if the task has a reviewer; ignored otherwise. Runners and `teamwire task update` fill it in. Without it,
+        only the result is reviewed.
+        """
+
     def __init__(
         self,
         *,
@@ -691,8 +791,10 @@ class CompleteTaskRequest(google.protobuf.message.Message):
         task_id: builtins.int = ...,
         claim_token: builtins.str = ...,
         result: builtins.str = ...,
+        work: teamwire.v1.work_pb2.Work | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["claim_token", b"claim_token", "result", b"result", "task_id", b"task_id", "team", b"team"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["work", b"work"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["claim_token", b"claim_token", "result", b"result", "task_id", b"task_id", "team", b"team", "work", b"work"]) -> None: ...
 
 Global___CompleteTaskRequest: typing_extensions.TypeAlias = CompleteTaskRequest
 

@@ -188,7 +188,8 @@ _TaskServiceDeleteTaskType = typing_extensions.TypeVar(
 class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGetTaskType, _TaskServiceListTasksType, _TaskServiceFollowTasksType, _TaskServiceUpdateTaskType, _TaskServiceClaimTaskType, _TaskServiceClaimNextTaskType, _TaskServiceCompleteTaskType, _TaskServiceReleaseTaskType, _TaskServiceDeleteTaskType]):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A task that has a reviewer is
+    in review before it is completed. A claim is valid for
     as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
     board. From then on, the coordinator refuses the tokens of these claims. A detached life is never lost. Its tasks return to
     the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several
@@ -332,14 +333,14 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """Claims one task. Members only.
 
     NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (including when it is assigned to another member, and
-    when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED:
+    when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED, PATHS_CLAIMED. RESOURCE_EXHAUSTED:
     QUOTA_EXCEEDED (the member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT:
     INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
     """
 
     ClaimNextTask: _TaskServiceClaimNextTaskType
     """Claims the oldest pending, unblocked task that is assigned to the caller; if there is none, the oldest that is
-    not assigned. Members only. With `wait`, waits for one.
+    not assigned. Skips tasks whose paths an exclusive claim excludes. Members only. With `wait`, waits for one.
 
     FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
     RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
@@ -347,7 +348,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """
 
     CompleteTask: _TaskServiceCompleteTaskType
-    """Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
+    """Completes a task. If it has a reviewer and its owner makes the call, the task is in review instead, and completed once it is
+    approved; calling again with a newer commit replaces the review. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
     the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
     Without a token, it is harmless if the `result` is the same.
 
@@ -419,7 +421,8 @@ TaskServiceAsyncStub: typing_extensions.TypeAlias = TaskServiceStub[
 class TaskServiceServicer(metaclass=abc.ABCMeta):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A task that has a reviewer is
+    in review before it is completed. A claim is valid for
     as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
     board. From then on, the coordinator refuses the tokens of these claims. A detached life is never lost. Its tasks return to
     the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several
@@ -505,7 +508,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         """Claims one task. Members only.
 
         NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (including when it is assigned to another member, and
-        when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED:
+        when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED, PATHS_CLAIMED. RESOURCE_EXHAUSTED:
         QUOTA_EXCEEDED (the member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT:
         INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
         """
@@ -517,7 +520,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.ClaimNextTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.ClaimNextTaskResponse]]:
         """Claims the oldest pending, unblocked task that is assigned to the caller; if there is none, the oldest that is
-        not assigned. Members only. With `wait`, waits for one.
+        not assigned. Skips tasks whose paths an exclusive claim excludes. Members only. With `wait`, waits for one.
 
         FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
         RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
@@ -530,7 +533,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.CompleteTaskRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.CompleteTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.CompleteTaskResponse]]:
-        """Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
+        """Completes a task. If it has a reviewer and its owner makes the call, the task is in review instead, and completed once it is
+        approved; calling again with a newer commit replaces the review. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
         the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
         Without a token, it is harmless if the `result` is the same.
 

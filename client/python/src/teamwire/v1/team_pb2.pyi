@@ -263,6 +263,8 @@ class _FindingClassEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """There is more of this."""
     FINDING_CLASS_NOT_NOTIFIED: _FindingClass.ValueType  # 25
     """Notifications to people about the team are not delivered. Only the lead and the operator see this."""
+    FINDING_CLASS_REVIEW_UNANSWERED: _FindingClass.ValueType  # 26
+    """A review awaits an answer."""
 
 class FindingClass(_FindingClass, metaclass=_FindingClassEnumTypeWrapper):
     """What a finding is about. Clients must accept values that they do not know."""
@@ -319,6 +321,8 @@ FINDING_CLASS_MORE: FindingClass.ValueType  # 24
 """There is more of this."""
 FINDING_CLASS_NOT_NOTIFIED: FindingClass.ValueType  # 25
 """Notifications to people about the team are not delivered. Only the lead and the operator see this."""
+FINDING_CLASS_REVIEW_UNANSWERED: FindingClass.ValueType  # 26
+"""A review awaits an answer."""
 Global___FindingClass: typing_extensions.TypeAlias = FindingClass
 
 class _Activity:

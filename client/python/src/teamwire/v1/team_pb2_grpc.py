@@ -4,8 +4,10 @@ import grpc
 import warnings
 
 from teamwire.v1 import activity_pb2 as teamwire_dot_v1_dot_activity__pb2
+from teamwire.v1 import query_pb2 as teamwire_dot_v1_dot_query__pb2
 from teamwire.v1 import team_pb2 as teamwire_dot_v1_dot_team__pb2
 from teamwire.v1 import transcript_pb2 as teamwire_dot_v1_dot_transcript__pb2
+from teamwire.v1 import work_pb2 as teamwire_dot_v1_dot_work__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -118,10 +120,15 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptResponse.FromString,
                 _registered_method=True)
-        self.AnswerTranscriptQuery = channel.unary_unary(
-                '/teamwire.v1.TeamService/AnswerTranscriptQuery',
-                request_serializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryRequest.SerializeToString,
-                response_deserializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryResponse.FromString,
+        self.ReadWork = channel.unary_unary(
+                '/teamwire.v1.TeamService/ReadWork',
+                request_serializer=teamwire_dot_v1_dot_work__pb2.ReadWorkRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_work__pb2.ReadWorkResponse.FromString,
+                _registered_method=True)
+        self.AnswerQuery = channel.unary_unary(
+                '/teamwire.v1.TeamService/AnswerQuery',
+                request_serializer=teamwire_dot_v1_dot_query__pb2.AnswerQueryRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_query__pb2.AnswerQueryResponse.FromString,
                 _registered_method=True)
         self.ForceStop = channel.unary_unary(
                 '/teamwire.v1.TeamService/ForceStop',
@@ -318,15 +325,28 @@ class TeamServiceServicer(object):
         read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
 
         PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
-        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
         INVALID_NAME, INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AnswerTranscriptQuery(self, request, context):
-        """Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+    def ReadWork(self, request, context):
+        """Reads a part of a member's work: numbers, a diff, its commits, or these as a git bundle. The member's runner runs git on its machine,
+        and answers through its session, so the member must be connected. Only the lead, the operator and the member itself may call it, and
+        the reviewer of one of its tasks, except for what was kept of work in progress.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AnswerQuery(self, request, context):
+        """Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
         """
@@ -460,10 +480,15 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     request_deserializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_transcript__pb2.ReadTranscriptResponse.SerializeToString,
             ),
-            'AnswerTranscriptQuery': grpc.unary_unary_rpc_method_handler(
-                    servicer.AnswerTranscriptQuery,
-                    request_deserializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryRequest.FromString,
-                    response_serializer=teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryResponse.SerializeToString,
+            'ReadWork': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadWork,
+                    request_deserializer=teamwire_dot_v1_dot_work__pb2.ReadWorkRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_work__pb2.ReadWorkResponse.SerializeToString,
+            ),
+            'AnswerQuery': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnswerQuery,
+                    request_deserializer=teamwire_dot_v1_dot_query__pb2.AnswerQueryRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_query__pb2.AnswerQueryResponse.SerializeToString,
             ),
             'ForceStop': grpc.unary_unary_rpc_method_handler(
                     servicer.ForceStop,
@@ -909,7 +934,7 @@ class TeamService(object):
             _registered_method=True)
 
     @staticmethod
-    def AnswerTranscriptQuery(request,
+    def ReadWork(request,
             target,
             options=(),
             channel_credentials=None,
@@ -922,9 +947,36 @@ class TeamService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/teamwire.v1.TeamService/AnswerTranscriptQuery',
-            teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryRequest.SerializeToString,
-            teamwire_dot_v1_dot_transcript__pb2.AnswerTranscriptQueryResponse.FromString,
+            '/teamwire.v1.TeamService/ReadWork',
+            teamwire_dot_v1_dot_work__pb2.ReadWorkRequest.SerializeToString,
+            teamwire_dot_v1_dot_work__pb2.ReadWorkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnswerQuery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/AnswerQuery',
+            teamwire_dot_v1_dot_query__pb2.AnswerQueryRequest.SerializeToString,
+            teamwire_dot_v1_dot_query__pb2.AnswerQueryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,8 +9,10 @@ import grpc
 import grpc.aio
 import sys
 import teamwire.v1.activity_pb2
+import teamwire.v1.query_pb2
 import teamwire.v1.team_pb2
 import teamwire.v1.transcript_pb2
+import teamwire.v1.work_pb2
 import typing
 
 if sys.version_info >= (3, 13):
@@ -267,19 +269,35 @@ _TeamServiceReadTranscriptType = typing_extensions.TypeVar(
     ],
 )
 
-_TeamServiceAnswerTranscriptQueryType = typing_extensions.TypeVar(
-    '_TeamServiceAnswerTranscriptQueryType',
+_TeamServiceReadWorkType = typing_extensions.TypeVar(
+    '_TeamServiceReadWorkType',
     grpc.UnaryUnaryMultiCallable[
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+        teamwire.v1.work_pb2.ReadWorkRequest,
+        teamwire.v1.work_pb2.ReadWorkResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+        teamwire.v1.work_pb2.ReadWorkRequest,
+        teamwire.v1.work_pb2.ReadWorkResponse,
     ],
     default=grpc.UnaryUnaryMultiCallable[
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+        teamwire.v1.work_pb2.ReadWorkRequest,
+        teamwire.v1.work_pb2.ReadWorkResponse,
+    ],
+)
+
+_TeamServiceAnswerQueryType = typing_extensions.TypeVar(
+    '_TeamServiceAnswerQueryType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.query_pb2.AnswerQueryRequest,
+        teamwire.v1.query_pb2.AnswerQueryResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.query_pb2.AnswerQueryRequest,
+        teamwire.v1.query_pb2.AnswerQueryResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.query_pb2.AnswerQueryRequest,
+        teamwire.v1.query_pb2.AnswerQueryResponse,
     ],
 )
 
@@ -347,7 +365,7 @@ _TeamServiceSetBudgetType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceAnswerTranscriptQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType, _TeamServiceSetBudgetType]):
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceReadWorkType, _TeamServiceAnswerQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType, _TeamServiceSetBudgetType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
@@ -420,8 +438,12 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
             teamwire.v1.transcript_pb2.ReadTranscriptResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
-            teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
-            teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+            teamwire.v1.work_pb2.ReadWorkRequest,
+            teamwire.v1.work_pb2.ReadWorkResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.query_pb2.AnswerQueryRequest,
+            teamwire.v1.query_pb2.AnswerQueryResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -504,8 +526,12 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
             teamwire.v1.transcript_pb2.ReadTranscriptResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
-            teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
-            teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+            teamwire.v1.work_pb2.ReadWorkRequest,
+            teamwire.v1.work_pb2.ReadWorkResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.query_pb2.AnswerQueryRequest,
+            teamwire.v1.query_pb2.AnswerQueryResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -646,12 +672,22 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
 
     PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
-    RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+    RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
     INVALID_NAME, INVALID_FIELD.
     """
 
-    AnswerTranscriptQuery: _TeamServiceAnswerTranscriptQueryType
-    """Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+    ReadWork: _TeamServiceReadWorkType
+    """Reads a part of a member's work: numbers, a diff, its commits, or these as a git bundle. The member's runner runs git on its machine,
+    and answers through its session, so the member must be connected. Only the lead, the operator and the member itself may call it, and
+    the reviewer of one of its tasks, except for what was kept of work in progress.
+
+    PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+    RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+    INVALID_NAME, INVALID_FIELD.
+    """
+
+    AnswerQuery: _TeamServiceAnswerQueryType
+    """Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
     """
@@ -754,8 +790,12 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
         teamwire.v1.transcript_pb2.ReadTranscriptResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
-        teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse,
+        teamwire.v1.work_pb2.ReadWorkRequest,
+        teamwire.v1.work_pb2.ReadWorkResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.query_pb2.AnswerQueryRequest,
+        teamwire.v1.query_pb2.AnswerQueryResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.ForceStopRequest,
@@ -981,17 +1021,32 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         read each other's transcripts, and tools print secrets, so only the lead, the operator and the member itself may call it.
 
         PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
-        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls are reading this transcript). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
         INVALID_NAME, INVALID_FIELD.
         """
 
     @abc.abstractmethod
-    def AnswerTranscriptQuery(
+    def ReadWork(
         self,
-        request: teamwire.v1.transcript_pb2.AnswerTranscriptQueryRequest,
+        request: teamwire.v1.work_pb2.ReadWorkRequest,
         context: _ServicerContext,
-    ) -> typing.Union[teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse, collections.abc.Awaitable[teamwire.v1.transcript_pb2.AnswerTranscriptQueryResponse]]:
-        """Answers a TranscriptQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
+    ) -> typing.Union[teamwire.v1.work_pb2.ReadWorkResponse, collections.abc.Awaitable[teamwire.v1.work_pb2.ReadWorkResponse]]:
+        """Reads a part of a member's work: numbers, a diff, its commits, or these as a git bundle. The member's runner runs git on its machine,
+        and answers through its session, so the member must be connected. Only the lead, the operator and the member itself may call it, and
+        the reviewer of one of its tasks, except for what was kept of work in progress.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME, INVALID_FIELD.
+        """
+
+    @abc.abstractmethod
+    def AnswerQuery(
+        self,
+        request: teamwire.v1.query_pb2.AnswerQueryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.query_pb2.AnswerQueryResponse, collections.abc.Awaitable[teamwire.v1.query_pb2.AnswerQueryResponse]]:
+        """Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
         """

@@ -28,7 +28,7 @@ from teamwire.v1 import activity_pb2 as teamwire_dot_v1_dot_activity__pb2
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cteamwire/v1/transcript.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/options.proto\"\xf9\x01\n\x0fTranscriptEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0c\n\x04turn\x18\x04 \x01(\x04\x12)\n\x04kind\x18\x05 \x01(\x0e\x32\x1b.teamwire.v1.TranscriptKind\x12\x0c\n\x04text\x18\x06 \x01(\t\x12\x0c\n\x04tool\x18\x07 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x08 \x01(\t\x12\x0e\n\x06\x66\x61iled\x18\t \x01(\x08\x12!\n\x05usage\x18\n \x01(\x0b\x32\x12.teamwire.v1.Usage\"\xcf\x01\n\x15ReadTranscriptRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x17\n\x0f\x62\x65\x66ore_sequence\x18\x04 \x01(\x04\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x0c\n\x04turn\x18\x06 \x01(\x04\x12\x13\n\x0bincarnation\x18\x07 \x01(\x04\x12\x31\n\x04wait\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08\x1e\"y\n\x16ReadTranscriptResponse\x12-\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1c.teamwire.v1.TranscriptEntry\x12\x17\n\x0foldest_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnewest_sequence\x18\x03 \x01(\x04\"X\n\x0fTranscriptQuery\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x33\n\x07request\x18\x02 \x01(\x0b\x32\".teamwire.v1.ReadTranscriptRequest\"t\n\x1c\x41nswerTranscriptQueryRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x31\n\x04page\x18\x02 \x01(\x0b\x32#.teamwire.v1.ReadTranscriptResponse\x12\x0f\n\x07refusal\x18\x03 \x01(\t\"\x1f\n\x1d\x41nswerTranscriptQueryResponse*\xe3\x01\n\x0eTranscriptKind\x12\x1f\n\x1bTRANSCRIPT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSCRIPT_KIND_PROMPT\x10\x01\x12\x18\n\x14TRANSCRIPT_KIND_TEXT\x10\x02\x12\x1d\n\x19TRANSCRIPT_KIND_TOOL_CALL\x10\x03\x12\x1f\n\x1bTRANSCRIPT_KIND_TOOL_RESULT\x10\x04\x12\x1e\n\x1aTRANSCRIPT_KIND_TURN_ENDED\x10\x05\x12\x1a\n\x16TRANSCRIPT_KIND_RUNNER\x10\x06\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cteamwire/v1/transcript.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/options.proto\"\xf9\x01\n\x0fTranscriptEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0c\n\x04turn\x18\x04 \x01(\x04\x12)\n\x04kind\x18\x05 \x01(\x0e\x32\x1b.teamwire.v1.TranscriptKind\x12\x0c\n\x04text\x18\x06 \x01(\t\x12\x0c\n\x04tool\x18\x07 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x08 \x01(\t\x12\x0e\n\x06\x66\x61iled\x18\t \x01(\x08\x12!\n\x05usage\x18\n \x01(\x0b\x32\x12.teamwire.v1.Usage\"\xcf\x01\n\x15ReadTranscriptRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x17\n\x0f\x62\x65\x66ore_sequence\x18\x04 \x01(\x04\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x0c\n\x04turn\x18\x06 \x01(\x04\x12\x13\n\x0bincarnation\x18\x07 \x01(\x04\x12\x31\n\x04wait\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08\x1e\"y\n\x16ReadTranscriptResponse\x12-\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1c.teamwire.v1.TranscriptEntry\x12\x17\n\x0foldest_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnewest_sequence\x18\x03 \x01(\x04*\xe3\x01\n\x0eTranscriptKind\x12\x1f\n\x1bTRANSCRIPT_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSCRIPT_KIND_PROMPT\x10\x01\x12\x18\n\x14TRANSCRIPT_KIND_TEXT\x10\x02\x12\x1d\n\x19TRANSCRIPT_KIND_TOOL_CALL\x10\x03\x12\x1f\n\x1bTRANSCRIPT_KIND_TOOL_RESULT\x10\x04\x12\x1e\n\x1aTRANSCRIPT_KIND_TURN_ENDED\x10\x05\x12\x1a\n\x16TRANSCRIPT_KIND_RUNNER\x10\x06\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,18 +38,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
   _globals['_READTRANSCRIPTREQUEST'].fields_by_name['wait']._loaded_options = None
   _globals['_READTRANSCRIPTREQUEST'].fields_by_name['wait']._serialized_options = b'\212\265\030\004\022\002\010\036'
-  _globals['_TRANSCRIPTKIND']._serialized_start=992
-  _globals['_TRANSCRIPTKIND']._serialized_end=1219
+  _globals['_TRANSCRIPTKIND']._serialized_start=751
+  _globals['_TRANSCRIPTKIND']._serialized_end=978
   _globals['_TRANSCRIPTENTRY']._serialized_start=166
   _globals['_TRANSCRIPTENTRY']._serialized_end=415
   _globals['_READTRANSCRIPTREQUEST']._serialized_start=418
   _globals['_READTRANSCRIPTREQUEST']._serialized_end=625
   _globals['_READTRANSCRIPTRESPONSE']._serialized_start=627
   _globals['_READTRANSCRIPTRESPONSE']._serialized_end=748
-  _globals['_TRANSCRIPTQUERY']._serialized_start=750
-  _globals['_TRANSCRIPTQUERY']._serialized_end=838
-  _globals['_ANSWERTRANSCRIPTQUERYREQUEST']._serialized_start=840
-  _globals['_ANSWERTRANSCRIPTQUERYREQUEST']._serialized_end=956
-  _globals['_ANSWERTRANSCRIPTQUERYRESPONSE']._serialized_start=958
-  _globals['_ANSWERTRANSCRIPTQUERYRESPONSE']._serialized_end=989
 # @@protoc_insertion_point(module_scope)

@@ -11,15 +11,17 @@ import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@
 import type { Budget } from "./activity_pb.js";
 import { file_teamwire_v1_activity } from "./activity_pb.js";
 import { file_teamwire_v1_options } from "./options_pb.js";
-import type { TranscriptQuery } from "./transcript_pb.js";
-import { file_teamwire_v1_transcript } from "./transcript_pb.js";
+import type { RunnerQuery } from "./query_pb.js";
+import { file_teamwire_v1_query } from "./query_pb.js";
+import type { Work } from "./work_pb.js";
+import { file_teamwire_v1_work } from "./work_pb.js";
 import type { Message as Message$1 } from "@bufbuild/protobuf";
 
 /**
  * Describes the file teamwire/v1/message.proto.
  */
 export const file_teamwire_v1_message: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSKlAQoRUGVybWlzc2lvblJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEgwKBHRvb2wYAiABKAkSDwoHc3VtbWFyeRgDIAEoCRIOCgZkZXRhaWwYBCABKAkSJgoDdHRsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKCHRvb2xfdXNlGAYgASgLMhQudGVhbXdpcmUudjEuVG9vbFVzZSI8CgdUb29sVXNlEg8KB2NvbW1hbmQYASABKAkSDQoFcGF0aHMYAiADKAkSEQoJZGlyZWN0b3J5GAMgASgJIoMBChJQZXJtaXNzaW9uUmVzcG9uc2USEgoKcmVxdWVzdF9pZBgBIAEoCRIUCgdhcHByb3ZlGAIgASgISACIAQESDgoGcmVhc29uGAMgASgJEicKCmFkZF9idWRnZXQYBCABKAsyEy50ZWFtd2lyZS52MS5CdWRnZXRCCgoIX2FwcHJvdmUiaAoKU3Bhd25PcmRlchIRCglyZWNpcGllbnQYASABKAkSDwoHc3VtbWFyeRgCIAEoCRIOCgZtZW1iZXIYAyABKAkSJgoFdGVybXMYBCABKAsyFy50ZWFtd2lyZS52MS5TcGF3blRlcm1zIo0CCgpTcGF3blRlcm1zEg8KB3Byb2ZpbGUYASABKAkSDAoEaG9zdBgCIAEoCRIzCgZsYWJlbHMYAyADKAsyIy50ZWFtd2lyZS52MS5TcGF3blRlcm1zLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgEIAEoCBIrCgdyZXN0YXJ0GAUgASgOMhoudGVhbXdpcmUudjEuUmVzdGFydFBvbGljeRILCgNkaXIYBiABKAkSEgoKcmVmdXNlZF9ieRgHIAMoCRISCgpyZXNjaGVkdWxlGAggASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEifgoLVGFza1N1bW1hcnkSCgoCaWQYASABKAQSDwoHc3ViamVjdBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIoCgthc3NpZ25lZF9ieRgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchITCgt3YWl0aW5nX2ZvchgFIAMoBCK7AgoGTm90aWNlEiUKBGtpbmQYASABKA4yFy50ZWFtd2lyZS52MS5Ob3RpY2VLaW5kEg4KBm1lbWJlchgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJEhIKCm1lc3NhZ2VfaWQYBCABKAkSDAoEdGV4dBgFIAEoCRIlCgRleGl0GAYgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBImCgR0YXNrGAcgASgLMhgudGVhbXdpcmUudjEuVGFza1N1bW1hcnkSDQoFY291bnQYCiABKA0SLAoIZmlyc3RfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWltcG9ydGFudBgMIAEoCBIlCghnYXRoZXJlZBgNIAMoCzITLnRlYW13aXJlLnYxLk5vdGljZSLEAQoKRXhpdFJlcG9ydBIRCgRjb2RlGAEgASgFSACIAQESDgoGc2lnbmFsGAIgASgFEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBmRldGFpbBgEIAEoCRIbChNhcHByb3ZlZF9yZXF1ZXN0X2lkGAUgASgJEjAKDXJ1bm5lcl9hY3Rpb24YBiABKA4yGS50ZWFtd2lyZS52MS5SdW5uZXJBY3Rpb25CBwoFX2NvZGUiUQoKQXR0YWNobWVudBILCgN1cmkYASABKAkSEgoKbWVkaWFfdHlwZRgCIAEoCRISCgpzaXplX2J5dGVzGAMgASgEEg4KBnNoYTI1NhgEIAEoCSI9CgZTZW5kZXISJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLlNlbmRlcktpbmQSDAoEbmFtZRgCIAEoCSKsDAoHTWVzc2FnZRIKCgJpZBgBIAEoCRIMCgR0ZWFtGAIgASgJEiMKBnNlbmRlchgDIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIrCgdzZW50X2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZWNpcGllbnRzGAUgAygJEhIKCnJlcXVlc3RfaWQYBiABKAkSNgoScmVxdWVzdF9leHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIaChJ0YXJnZXRfaW5jYXJuYXRpb24YCCABKAQSEwoLaW5fcmVwbHlfdG8YCSABKAkSLAoLYXR0YWNobWVudHMYCiADKAsyFy50ZWFtd2lyZS52MS5BdHRhY2htZW50EhQKDHRyYWNlX3BhcmVudBgLIAEoCRIOCgZwcm9tcHQYDCABKAgSEQoJYXV0b21hdGljGA0gASgIEhMKC3dhbnRzX3JlcGx5GA4gASgIEhEKCWludGVycnVwdBgPIAEoCBJhCgdtZXNzYWdlGBUgASgLMhoudGVhbXdpcmUudjEuRGlyZWN0TWVzc2FnZUIykrUYLgoHbWVzc2FnZRIHY29udGVudBoYb25lIG1lbWJlciwgb3IgdGVhbS1sZWFkMAFIABJbCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RCLpK1GCoKCWJyb2FkY2FzdBIHY29udGVudBoSZXZlcnkgb3RoZXIgbWVtYmVyMAFIABKFAQoQc2h1dGRvd25fcmVxdWVzdBgXIAEoCzIcLnRlYW13aXJlLnYxLlNodXRkb3duUmVxdWVzdEJLkrUYRwoQc2h1dGRvd24gcmVxdWVzdBIGcmVhc29uGhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWQiEXNodXRkb3duX3Jlc3BvbnNlSAASfQoRc2h1dGRvd25fcmVzcG9uc2UYGCABKAsyHS50ZWFtd2lyZS52MS5TaHV0ZG93blJlc3BvbnNlQkGStRg9ChFzaHV0ZG93biByZXNwb25zZRIGcmVhc29uGiB0aGUgbWVtYmVyIHRoYXQgbWFkZSB0aGUgcmVxdWVzdEgAEnUKFXBsYW5fYXBwcm92YWxfcmVxdWVzdBgZIAEoCzIgLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlcXVlc3RCMpK1GC4KBHBsYW4SBHBsYW4aCHRoZSBsZWFkIhZwbGFuX2FwcHJvdmFsX3Jlc3BvbnNlSAASdQoWcGxhbl9hcHByb3ZhbF9yZXNwb25zZRgaIAEoCzIhLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlc3BvbnNlQjCStRgsCg1wbGFuIHJlc3BvbnNlEghmZWVkYmFjaxoRdGhlIHBsYW4ncyBhdXRob3JIABKkAQoScGVybWlzc2lvbl9yZXF1ZXN0GBwgASgLMh4udGVhbXdpcmUudjEuUGVybWlzc2lvblJlcXVlc3RCZpK1GGIKEnBlcm1pc3Npb24gcmVxdWVzdBIGZGV0YWlsGi10aGUgbGVhZCwgb3IgdGhlIG1lbWJlciBuYW1lZCBhcyBpdHMgYXBwcm92ZXIiE3Blcm1pc3Npb25fcmVzcG9uc2UoAUgAEoMBChNwZXJtaXNzaW9uX3Jlc3BvbnNlGB0gASgLMh8udGVhbXdpcmUudjEuUGVybWlzc2lvblJlc3BvbnNlQkOStRg/ChNwZXJtaXNzaW9uIHJlc3BvbnNlEgZyZWFzb24aIHRoZSBtZW1iZXIgdGhhdCBtYWRlIHRoZSByZXF1ZXN0SAASUgoLc3Bhd25fb3JkZXIYHiABKAsyFy50ZWFtd2lyZS52MS5TcGF3bk9yZGVyQiKStRgeCgtzcGF3biBvcmRlchIHc3VtbWFyeRoGYSBob3N0SAASVwoGbm90aWNlGBsgASgLMhMudGVhbXdpcmUudjEuTm90aWNlQjCStRgsCgZub3RpY2USBHRleHQaHHRoZSBtZW1iZXJzIHRoYXQgaXQgY29uY2VybnNIAEIGCgRib2R5IpIFCgtTZW5kUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRITCgtpbl9yZXBseV90bxgDIAEoCRIsCgthdHRhY2htZW50cxgEIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSEQoJYXV0b21hdGljGAUgASgIEhMKC3dhbnRzX3JlcGx5GAYgASgIEhEKCWludGVycnVwdBgHIAEoCBItCgdtZXNzYWdlGBUgASgLMhoudGVhbXdpcmUudjEuRGlyZWN0TWVzc2FnZUgAEisKCWJyb2FkY2FzdBgWIAEoCzIWLnRlYW13aXJlLnYxLkJyb2FkY2FzdEgAEjgKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RIABI6ChFzaHV0ZG93bl9yZXNwb25zZRgYIAEoCzIdLnRlYW13aXJlLnYxLlNodXRkb3duUmVzcG9uc2VIABJBChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0SAASQwoWcGxhbl9hcHByb3ZhbF9yZXNwb25zZRgaIAEoCzIhLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlc3BvbnNlSAASPAoScGVybWlzc2lvbl9yZXF1ZXN0GBwgASgLMh4udGVhbXdpcmUudjEuUGVybWlzc2lvblJlcXVlc3RIABI+ChNwZXJtaXNzaW9uX3Jlc3BvbnNlGB0gASgLMh8udGVhbXdpcmUudjEuUGVybWlzc2lvblJlc3BvbnNlSABCBgoEYm9keSLIAQoMU2VuZFJlc3BvbnNlEhIKCm1lc3NhZ2VfaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRISCgpyZWNpcGllbnRzGAMgAygJEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCmR1cmFiaWxpdHkYBSABKA4yFy50ZWFtd2lyZS52MS5EdXJhYmlsaXR5EhAKCHJlcGxheWVkGAYgASgIEhAKCHdhcm5pbmdzGAcgAygJIncKDVN0cmVhbVJlcXVlc3QSEwoLaW5zdGFuY2VfaWQYASABKAkSHAoUdW5hY2tlZF9tZXNzYWdlc19tYXgYAiABKA0SGQoRdW5hY2tlZF9ieXRlc19tYXgYAyABKA0SGAoQZmFpbGVkX3NlcXVlbmNlcxgEIAMoBCKJAgoOU3RyZWFtUmVzcG9uc2USLAoGb3BlbmVkGAEgASgLMhoudGVhbXdpcmUudjEuU2Vzc2lvbk9wZW5lZEgAEikKCGRlbGl2ZXJ5GAIgASgLMhUudGVhbXdpcmUudjEuRGVsaXZlcnlIABIrCgloZWFydGJlYXQYAyABKAsyFi50ZWFtd2lyZS52MS5IZWFydGJlYXRIABIuCgdjbG9zaW5nGAQgASgLMhsudGVhbXdpcmUudjEuU2Vzc2lvbkNsb3NpbmdIABI4ChB0cmFuc2NyaXB0X3F1ZXJ5GAUgASgLMhwudGVhbXdpcmUudjEuVHJhbnNjcmlwdFF1ZXJ5SABCBwoFZnJhbWUirQEKDVNlc3Npb25PcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoBBITCgtpbmNhcm5hdGlvbhgDIAEoBBIPCgdiYWNrbG9nGAQgASgEEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtZW1iZXIYBiABKAkSDAoEdGVhbRgHIAEoCSJbCghEZWxpdmVyeRIQCghzZXF1ZW5jZRgBIAEoBBIWCg5kZWxpdmVyeV9jb3VudBgCIAEoDRIlCgdtZXNzYWdlGAMgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZSI8CglIZWFydGJlYXQSLwoLc2VydmVyX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl4KDlNlc3Npb25DbG9zaW5nEigKBnJlYXNvbhgBIAEoDjIYLnRlYW13aXJlLnYxLkNsb3NlUmVhc29uEg4KBmRldGFpbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjUKCkFja1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgttZXNzYWdlX2lkcxgCIAMoCSIcCgtBY2tSZXNwb25zZRINCgVhY2tlZBgBIAEoDSI1ChFHZXRNZXNzYWdlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkiYwoSR2V0TWVzc2FnZVJlc3BvbnNlEiUKB21lc3NhZ2UYASABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlEiYKCHJlY2VpcHRzGAIgAygLMhQudGVhbXdpcmUudjEuUmVjZWlwdCK7AgoHUmVjZWlwdBIRCglyZWNpcGllbnQYASABKAkSKAoFc3RhdGUYAiABKA4yGS50ZWFtd2lyZS52MS5SZWNlaXB0U3RhdGUSLQoJcXVldWVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxkZWxpdmVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5kZWxpdmVyeV9jb3VudBgGIAEoDRI3ChFkZWFkX2xldHRlcl9jYXVzZRgHIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZRIQCghzZXF1ZW5jZRgIIAEoBCJXChBMaXN0SW5ib3hSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEgwKBHRlYW0YAyABKAkSDgoGbWVtYmVyGAQgASgJImYKEUxpc3RJbmJveFJlc3BvbnNlEikKCmRlbGl2ZXJpZXMYASADKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeRINCgV0b3RhbBgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkqgwEKDVJlc3RhcnRQb2xpY3kSHgoaUkVTVEFSVF9QT0xJQ1lfVU5TUEVDSUZJRUQQABIYChRSRVNUQVJUX1BPTElDWV9ORVZFUhABEh0KGVJFU1RBUlRfUE9MSUNZX09OX0ZBSUxVUkUQAhIZChVSRVNUQVJUX1BPTElDWV9BTFdBWVMQAyqvCQoKTm90aWNlS2luZBIbChdOT1RJQ0VfS0lORF9VTlNQRUNJRklFRBAAEigKEE5PVElDRV9LSU5EX0lETEUQARoSkrUYDhIGbWVtYmVyGgRpZGxlEjoKGU5PVElDRV9LSU5EX01FTUJFUl9FWElURUQQAhobkrUYFxIGbWVtYmVyGg1tZW1iZXIgZXhpdGVkEjgKF05PVElDRV9LSU5EX01FTUJFUl9MT1NUEAMaG5K1GBcIARIGbWVtYmVyGgttZW1iZXIgbG9zdBJECh1OT1RJQ0VfS0lORF9NRU1CRVJfTk9UX0VYSVRFRBAEGiGStRgdCAESBm1lbWJlchoRbWVtYmVyIG5vdCBleGl0ZWQSRgoeTk9USUNFX0tJTkRfU0VTU0lPTl9TVVBFUlNFREVEEAUaIpK1GB4IARIGbWVtYmVyGhJzZXNzaW9uIHN1cGVyc2VkZWQSRAobTk9USUNFX0tJTkRfUkVRVUVTVF9FWFBJUkVEEAYaI5K1GB8IARIKcmVxdWVzdF9pZBoPcmVxdWVzdCBleHBpcmVkEkgKHU5PVElDRV9LSU5EX1JFUVVFU1RfQ0FOQ0VMTEVEEAcaJZK1GCEIARIKcmVxdWVzdF9pZBoRcmVxdWVzdCBjYW5jZWxsZWQSPAoXTk9USUNFX0tJTkRfREVBRF9MRVRURVIQCBofkrUYGwgBEgptZXNzYWdlX2lkGgtkZWFkIGxldHRlchI6ChhOT1RJQ0VfS0lORF9MRUFEX0NIQU5HRUQQCRockrUYGAgBEgZtZW1iZXIaDGxlYWQgY2hhbmdlZBIzChtOT1RJQ0VfS0lORF9UQVNLX0FTU0lHTk1FTlQQChoSkrUYDggBEgR0YXNrGgR0YXNrEjgKGE5PVElDRV9LSU5EX1RBU0tfUkVWT0tFRBALGhqStRgWCAESBHRhc2saDHRhc2sgcmV2b2tlZBI4ChdOT1RJQ0VfS0lORF9VTlBST0NFU1NFRBAMGhuStRgXCAESBm1lbWJlchoLdW5wcm9jZXNzZWQSMAoXTk9USUNFX0tJTkRfV1JJVEVTX0xPU1QQDRoTkrUYDwgBGgt3cml0ZXMgbG9zdBI2ChdOT1RJQ0VfS0lORF9UQVNLX0xBUFNFRBAOGhmStRgVCAESBHRhc2saC3Rhc2sgbGFwc2VkEkIKHE5PVElDRV9LSU5EX01FTUJFUl9SRVNUQVJURUQQDxogkrUYHAgBEgZtZW1iZXIaEG1lbWJlciByZXN0YXJ0ZWQSOAoXTk9USUNFX0tJTkRfV09SS19GQUlMRUQQEBobkrUYFwgBEgZtZW1iZXIaC3dvcmsgZmFpbGVkEjQKGU5PVElDRV9LSU5EX1NQQVdOX1NUQVJURUQQERoVkrUYERIGbWVtYmVyGgdzdGFydGVkEjkKGE5PVElDRV9LSU5EX1NQQVdOX0ZBSUxFRBASGhuStRgXCAESBm1lbWJlchoLbm90IHN0YXJ0ZWQSJAoRTk9USUNFX0tJTkRfUVVPVEEQExoNkrUYCQgBGgVxdW90YRIkChJOT1RJQ0VfS0lORF9ESUdFU1QQFBoMkrUYCBoGZGlnZXN0KnsKDFJ1bm5lckFjdGlvbhIdChlSVU5ORVJfQUNUSU9OX1VOU1BFQ0lGSUVEEAASFgoSUlVOTkVSX0FDVElPTl9OT05FEAESGQoVUlVOTkVSX0FDVElPTl9TSUdURVJNEAISGQoVUlVOTkVSX0FDVElPTl9TSUdLSUxMEAMqeAoKU2VuZGVyS2luZBIbChdTRU5ERVJfS0lORF9VTlNQRUNJRklFRBAAEhYKElNFTkRFUl9LSU5EX01FTUJFUhABEhgKFFNFTkRFUl9LSU5EX09QRVJBVE9SEAISGwoXU0VOREVSX0tJTkRfQ09PUkRJTkFUT1IQAypzCgpEdXJhYmlsaXR5EhoKFkRVUkFCSUxJVFlfVU5TUEVDSUZJRUQQABIWChJEVVJBQklMSVRZX0FQUExJRUQQARIWChJEVVJBQklMSVRZX0ZTWU5DRUQQAhIZChVEVVJBQklMSVRZX1JFUExJQ0FURUQQAyrjAQoLQ2xvc2VSZWFzb24SHAoYQ0xPU0VfUkVBU09OX1VOU1BFQ0lGSUVEEAASIgoeQ0xPU0VfUkVBU09OX1NIVVRET1dOX0FQUFJPVkVEEAESGwoXQ0xPU0VfUkVBU09OX1NVUEVSU0VERUQQAhIdChlDTE9TRV9SRUFTT05fVEVBTV9ERUxFVEVEEAMSGQoVQ0xPU0VfUkVBU09OX0RSQUlOSU5HEAQSHwobQ0xPU0VfUkVBU09OX01FTUJFUl9TVE9QUEVEEAUSGgoWQ0xPU0VfUkVBU09OX0RBVEFfTE9TVBAGKqIBCgxSZWNlaXB0U3RhdGUSHQoZUkVDRUlQVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFJFQ0VJUFRfU1RBVEVfUVVFVUVEEAESGwoXUkVDRUlQVF9TVEFURV9ERUxJVkVSRUQQAhIbChdSRUNFSVBUX1NUQVRFX1BST0NFU1NFRBADEh8KG1JFQ0VJUFRfU1RBVEVfREVBRF9MRVRURVJFRBAEKtYCCg9EZWFkTGV0dGVyQ2F1c2USIQodREVBRF9MRVRURVJfQ0FVU0VfVU5TUEVDSUZJRUQQABIkCiBERUFEX0xFVFRFUl9DQVVTRV9ERUxJVkVSWV9MSU1JVBABEiUKIURFQURfTEVUVEVSX0NBVVNFX1RBUkdFVF9SRVBMQUNFRBACEiAKHERFQURfTEVUVEVSX0NBVVNFX0lOQk9YX0ZVTEwQAxIkCiBERUFEX0xFVFRFUl9DQVVTRV9NRU1CRVJfUkVNT1ZFRBAEEh4KGkRFQURfTEVUVEVSX0NBVVNFX1JFUExBQ0VEEAUSIQodREVBRF9MRVRURVJfQ0FVU0VfTk9UX1NUQVJURUQQBhIiCh5ERUFEX0xFVFRFUl9DQVVTRV9SRVFVRVNUX09WRVIQBxIkCiBERUFEX0xFVFRFUl9DQVVTRV9TRU5ERVJfU1RPUFBFRBAIMrEDCg5NZXNzYWdlU2VydmljZRJKCgRTZW5kEhgudGVhbXdpcmUudjEuU2VuZFJlcXVlc3QaGS50ZWFtd2lyZS52MS5TZW5kUmVzcG9uc2UiDZACAoq1GAYKAgEFEAESTwoGU3RyZWFtEhoudGVhbXdpcmUudjEuU3RyZWFtUmVxdWVzdBobLnRlYW13aXJlLnYxLlN0cmVhbVJlc3BvbnNlIgqKtRgGCgIBAxABMAESRwoDQWNrEhcudGVhbXdpcmUudjEuQWNrUmVxdWVzdBoYLnRlYW13aXJlLnYxLkFja1Jlc3BvbnNlIg2QAgKKtRgGCgIBAxABEl0KCkdldE1lc3NhZ2USHi50ZWFtd2lyZS52MS5HZXRNZXNzYWdlUmVxdWVzdBofLnRlYW13aXJlLnYxLkdldE1lc3NhZ2VSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESWgoJTGlzdEluYm94Eh0udGVhbXdpcmUudjEuTGlzdEluYm94UmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RJbmJveFJlc3BvbnNlIg6QAgGKtRgHCgMBBAUQAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_options, file_teamwire_v1_transcript]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSKlAQoRUGVybWlzc2lvblJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEgwKBHRvb2wYAiABKAkSDwoHc3VtbWFyeRgDIAEoCRIOCgZkZXRhaWwYBCABKAkSJgoDdHRsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKCHRvb2xfdXNlGAYgASgLMhQudGVhbXdpcmUudjEuVG9vbFVzZSI8CgdUb29sVXNlEg8KB2NvbW1hbmQYASABKAkSDQoFcGF0aHMYAiADKAkSEQoJZGlyZWN0b3J5GAMgASgJIoMBChJQZXJtaXNzaW9uUmVzcG9uc2USEgoKcmVxdWVzdF9pZBgBIAEoCRIUCgdhcHByb3ZlGAIgASgISACIAQESDgoGcmVhc29uGAMgASgJEicKCmFkZF9idWRnZXQYBCABKAsyEy50ZWFtd2lyZS52MS5CdWRnZXRCCgoIX2FwcHJvdmUikAEKDVJldmlld1JlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3VtbWFyeRgDIAEoCRIOCgZyZXN1bHQYBCABKAkSHwoEd29yaxgFIAEoCzIRLnRlYW13aXJlLnYxLldvcmsSGQoRbWVyZ2Vfb25fYXBwcm92YWwYBiABKAgihgEKDlJldmlld1Jlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSFAoHYXBwcm92ZRgCIAEoCEgAiAEBEg4KBnJlYXNvbhgDIAEoCRIOCgZjb21taXQYBCABKAkSDwoHdGFza19pZBgFIAEoBBINCgVtZXJnZRgGIAEoCEIKCghfYXBwcm92ZSJoCgpTcGF3bk9yZGVyEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg4KBm1lbWJlchgDIAEoCRImCgV0ZXJtcxgEIAEoCzIXLnRlYW13aXJlLnYxLlNwYXduVGVybXMijQIKClNwYXduVGVybXMSDwoHcHJvZmlsZRgBIAEoCRIMCgRob3N0GAIgASgJEjMKBmxhYmVscxgDIAMoCzIjLnRlYW13aXJlLnYxLlNwYXduVGVybXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAQgASgIEisKB3Jlc3RhcnQYBSABKA4yGi50ZWFtd2lyZS52MS5SZXN0YXJ0UG9saWN5EgsKA2RpchgGIAEoCRISCgpyZWZ1c2VkX2J5GAcgAygJEhIKCnJlc2NoZWR1bGUYCCABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ+CgtUYXNrU3VtbWFyeRIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKC2Fzc2lnbmVkX2J5GAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEhMKC3dhaXRpbmdfZm9yGAUgAygEIrsCCgZOb3RpY2USJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLk5vdGljZUtpbmQSDgoGbWVtYmVyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRIMCgR0ZXh0GAUgASgJEiUKBGV4aXQYBiABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EiYKBHRhc2sYByABKAsyGC50ZWFtd2lyZS52MS5UYXNrU3VtbWFyeRINCgVjb3VudBgKIAEoDRIsCghmaXJzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJaW1wb3J0YW50GAwgASgIEiUKCGdhdGhlcmVkGA0gAygLMhMudGVhbXdpcmUudjEuTm90aWNlIsQBCgpFeGl0UmVwb3J0EhEKBGNvZGUYASABKAVIAIgBARIOCgZzaWduYWwYAiABKAUSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGZGV0YWlsGAQgASgJEhsKE2FwcHJvdmVkX3JlcXVlc3RfaWQYBSABKAkSMAoNcnVubmVyX2FjdGlvbhgGIAEoDjIZLnRlYW13aXJlLnYxLlJ1bm5lckFjdGlvbkIHCgVfY29kZSJRCgpBdHRhY2htZW50EgsKA3VyaRgBIAEoCRISCgptZWRpYV90eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJIj0KBlNlbmRlchIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuU2VuZGVyS2luZBIMCgRuYW1lGAIgASgJIo8OCgdNZXNzYWdlEgoKAmlkGAEgASgJEgwKBHRlYW0YAiABKAkSIwoGc2VuZGVyGAMgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlY2lwaWVudHMYBSADKAkSEgoKcmVxdWVzdF9pZBgGIAEoCRI2ChJyZXF1ZXN0X2V4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRhcmdldF9pbmNhcm5hdGlvbhgIIAEoBBITCgtpbl9yZXBseV90bxgJIAEoCRIsCgthdHRhY2htZW50cxgKIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSFAoMdHJhY2VfcGFyZW50GAsgASgJEg4KBnByb21wdBgMIAEoCBIRCglhdXRvbWF0aWMYDSABKAgSEwoLd2FudHNfcmVwbHkYDiABKAgSEQoJaW50ZXJydXB0GA8gASgIEmEKB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlQjKStRguCgdtZXNzYWdlEgdjb250ZW50GhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWQwAUgAElsKCWJyb2FkY2FzdBgWIAEoCzIWLnRlYW13aXJlLnYxLkJyb2FkY2FzdEIukrUYKgoJYnJvYWRjYXN0Egdjb250ZW50GhJldmVyeSBvdGhlciBtZW1iZXIwAUgAEoUBChBzaHV0ZG93bl9yZXF1ZXN0GBcgASgLMhwudGVhbXdpcmUudjEuU2h1dGRvd25SZXF1ZXN0QkuStRhHChBzaHV0ZG93biByZXF1ZXN0EgZyZWFzb24aGG9uZSBtZW1iZXIsIG9yIHRlYW0tbGVhZCIRc2h1dGRvd25fcmVzcG9uc2VIABJ9ChFzaHV0ZG93bl9yZXNwb25zZRgYIAEoCzIdLnRlYW13aXJlLnYxLlNodXRkb3duUmVzcG9uc2VCQZK1GD0KEXNodXRkb3duIHJlc3BvbnNlEgZyZWFzb24aIHRoZSBtZW1iZXIgdGhhdCBtYWRlIHRoZSByZXF1ZXN0SAASdQoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0GBkgASgLMiAudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVxdWVzdEIykrUYLgoEcGxhbhIEcGxhbhoIdGhlIGxlYWQiFnBsYW5fYXBwcm92YWxfcmVzcG9uc2VIABJ1ChZwbGFuX2FwcHJvdmFsX3Jlc3BvbnNlGBogASgLMiEudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVzcG9uc2VCMJK1GCwKDXBsYW4gcmVzcG9uc2USCGZlZWRiYWNrGhF0aGUgcGxhbidzIGF1dGhvckgAEqQBChJwZXJtaXNzaW9uX3JlcXVlc3QYHCABKAsyHi50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVxdWVzdEJmkrUYYgoScGVybWlzc2lvbiByZXF1ZXN0EgZkZXRhaWwaLXRoZSBsZWFkLCBvciB0aGUgbWVtYmVyIG5hbWVkIGFzIGl0cyBhcHByb3ZlciITcGVybWlzc2lvbl9yZXNwb25zZSgBSAASgwEKE3Blcm1pc3Npb25fcmVzcG9uc2UYHSABKAsyHy50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVzcG9uc2VCQ5K1GD8KE3Blcm1pc3Npb24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJ4Cg5yZXZpZXdfcmVxdWVzdBgfIAEoCzIaLnRlYW13aXJlLnYxLlJldmlld1JlcXVlc3RCQpK1GD4KDnJldmlldyByZXF1ZXN0EgZyZXN1bHQaE3RoZSB0YXNrJ3MgcmV2aWV3ZXIiD3Jldmlld19yZXNwb25zZUgAEmcKD3Jldmlld19yZXNwb25zZRggIAEoCzIbLnRlYW13aXJlLnYxLlJldmlld1Jlc3BvbnNlQi+StRgrCg9yZXZpZXcgcmVzcG9uc2USBnJlYXNvbhoQdGhlIHRhc2sncyBvd25lckgAElIKC3NwYXduX29yZGVyGB4gASgLMhcudGVhbXdpcmUudjEuU3Bhd25PcmRlckIikrUYHgoLc3Bhd24gb3JkZXISB3N1bW1hcnkaBmEgaG9zdEgAElcKBm5vdGljZRgbIAEoCzITLnRlYW13aXJlLnYxLk5vdGljZUIwkrUYLAoGbm90aWNlEgR0ZXh0Ghx0aGUgbWVtYmVycyB0aGF0IGl0IGNvbmNlcm5zSABCBgoEYm9keSLKBQoLU2VuZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAiABKAkSEwoLaW5fcmVwbHlfdG8YAyABKAkSLAoLYXR0YWNobWVudHMYBCADKAsyFy50ZWFtd2lyZS52MS5BdHRhY2htZW50EhEKCWF1dG9tYXRpYxgFIAEoCBITCgt3YW50c19yZXBseRgGIAEoCBIRCglpbnRlcnJ1cHQYByABKAgSLQoHbWVzc2FnZRgVIAEoCzIaLnRlYW13aXJlLnYxLkRpcmVjdE1lc3NhZ2VIABIrCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RIABI4ChBzaHV0ZG93bl9yZXF1ZXN0GBcgASgLMhwudGVhbXdpcmUudjEuU2h1dGRvd25SZXF1ZXN0SAASOgoRc2h1dGRvd25fcmVzcG9uc2UYGCABKAsyHS50ZWFtd2lyZS52MS5TaHV0ZG93blJlc3BvbnNlSAASQQoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0GBkgASgLMiAudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVxdWVzdEgAEkMKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUgAEjwKEnBlcm1pc3Npb25fcmVxdWVzdBgcIAEoCzIeLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXF1ZXN0SAASPgoTcGVybWlzc2lvbl9yZXNwb25zZRgdIAEoCzIfLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXNwb25zZUgAEjYKD3Jldmlld19yZXNwb25zZRggIAEoCzIbLnRlYW13aXJlLnYxLlJldmlld1Jlc3BvbnNlSABCBgoEYm9keSLIAQoMU2VuZFJlc3BvbnNlEhIKCm1lc3NhZ2VfaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRISCgpyZWNpcGllbnRzGAMgAygJEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCmR1cmFiaWxpdHkYBSABKA4yFy50ZWFtd2lyZS52MS5EdXJhYmlsaXR5EhAKCHJlcGxheWVkGAYgASgIEhAKCHdhcm5pbmdzGAcgAygJIncKDVN0cmVhbVJlcXVlc3QSEwoLaW5zdGFuY2VfaWQYASABKAkSHAoUdW5hY2tlZF9tZXNzYWdlc19tYXgYAiABKA0SGQoRdW5hY2tlZF9ieXRlc19tYXgYAyABKA0SGAoQZmFpbGVkX3NlcXVlbmNlcxgEIAMoBCL6AQoOU3RyZWFtUmVzcG9uc2USLAoGb3BlbmVkGAEgASgLMhoudGVhbXdpcmUudjEuU2Vzc2lvbk9wZW5lZEgAEikKCGRlbGl2ZXJ5GAIgASgLMhUudGVhbXdpcmUudjEuRGVsaXZlcnlIABIrCgloZWFydGJlYXQYAyABKAsyFi50ZWFtd2lyZS52MS5IZWFydGJlYXRIABIuCgdjbG9zaW5nGAQgASgLMhsudGVhbXdpcmUudjEuU2Vzc2lvbkNsb3NpbmdIABIpCgVxdWVyeRgFIAEoCzIYLnRlYW13aXJlLnYxLlJ1bm5lclF1ZXJ5SABCBwoFZnJhbWUirQEKDVNlc3Npb25PcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoBBITCgtpbmNhcm5hdGlvbhgDIAEoBBIPCgdiYWNrbG9nGAQgASgEEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtZW1iZXIYBiABKAkSDAoEdGVhbRgHIAEoCSJbCghEZWxpdmVyeRIQCghzZXF1ZW5jZRgBIAEoBBIWCg5kZWxpdmVyeV9jb3VudBgCIAEoDRIlCgdtZXNzYWdlGAMgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZSI8CglIZWFydGJlYXQSLwoLc2VydmVyX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl4KDlNlc3Npb25DbG9zaW5nEigKBnJlYXNvbhgBIAEoDjIYLnRlYW13aXJlLnYxLkNsb3NlUmVhc29uEg4KBmRldGFpbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjUKCkFja1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgttZXNzYWdlX2lkcxgCIAMoCSIcCgtBY2tSZXNwb25zZRINCgVhY2tlZBgBIAEoDSI1ChFHZXRNZXNzYWdlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkiYwoSR2V0TWVzc2FnZVJlc3BvbnNlEiUKB21lc3NhZ2UYASABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlEiYKCHJlY2VpcHRzGAIgAygLMhQudGVhbXdpcmUudjEuUmVjZWlwdCK7AgoHUmVjZWlwdBIRCglyZWNpcGllbnQYASABKAkSKAoFc3RhdGUYAiABKA4yGS50ZWFtd2lyZS52MS5SZWNlaXB0U3RhdGUSLQoJcXVldWVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxkZWxpdmVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5kZWxpdmVyeV9jb3VudBgGIAEoDRI3ChFkZWFkX2xldHRlcl9jYXVzZRgHIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZRIQCghzZXF1ZW5jZRgIIAEoBCJXChBMaXN0SW5ib3hSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEgwKBHRlYW0YAyABKAkSDgoGbWVtYmVyGAQgASgJImYKEUxpc3RJbmJveFJlc3BvbnNlEikKCmRlbGl2ZXJpZXMYASADKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeRINCgV0b3RhbBgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkqgwEKDVJlc3RhcnRQb2xpY3kSHgoaUkVTVEFSVF9QT0xJQ1lfVU5TUEVDSUZJRUQQABIYChRSRVNUQVJUX1BPTElDWV9ORVZFUhABEh0KGVJFU1RBUlRfUE9MSUNZX09OX0ZBSUxVUkUQAhIZChVSRVNUQVJUX1BPTElDWV9BTFdBWVMQAyqfCgoKTm90aWNlS2luZBIbChdOT1RJQ0VfS0lORF9VTlNQRUNJRklFRBAAEigKEE5PVElDRV9LSU5EX0lETEUQARoSkrUYDhIGbWVtYmVyGgRpZGxlEjoKGU5PVElDRV9LSU5EX01FTUJFUl9FWElURUQQAhobkrUYFxIGbWVtYmVyGg1tZW1iZXIgZXhpdGVkEjgKF05PVElDRV9LSU5EX01FTUJFUl9MT1NUEAMaG5K1GBcIARIGbWVtYmVyGgttZW1iZXIgbG9zdBJECh1OT1RJQ0VfS0lORF9NRU1CRVJfTk9UX0VYSVRFRBAEGiGStRgdCAESBm1lbWJlchoRbWVtYmVyIG5vdCBleGl0ZWQSRgoeTk9USUNFX0tJTkRfU0VTU0lPTl9TVVBFUlNFREVEEAUaIpK1GB4IARIGbWVtYmVyGhJzZXNzaW9uIHN1cGVyc2VkZWQSRAobTk9USUNFX0tJTkRfUkVRVUVTVF9FWFBJUkVEEAYaI5K1GB8IARIKcmVxdWVzdF9pZBoPcmVxdWVzdCBleHBpcmVkEkgKHU5PVElDRV9LSU5EX1JFUVVFU1RfQ0FOQ0VMTEVEEAcaJZK1GCEIARIKcmVxdWVzdF9pZBoRcmVxdWVzdCBjYW5jZWxsZWQSPAoXTk9USUNFX0tJTkRfREVBRF9MRVRURVIQCBofkrUYGwgBEgptZXNzYWdlX2lkGgtkZWFkIGxldHRlchI6ChhOT1RJQ0VfS0lORF9MRUFEX0NIQU5HRUQQCRockrUYGAgBEgZtZW1iZXIaDGxlYWQgY2hhbmdlZBIzChtOT1RJQ0VfS0lORF9UQVNLX0FTU0lHTk1FTlQQChoSkrUYDggBEgR0YXNrGgR0YXNrEjgKGE5PVElDRV9LSU5EX1RBU0tfUkVWT0tFRBALGhqStRgWCAESBHRhc2saDHRhc2sgcmV2b2tlZBI4ChdOT1RJQ0VfS0lORF9VTlBST0NFU1NFRBAMGhuStRgXCAESBm1lbWJlchoLdW5wcm9jZXNzZWQSMAoXTk9USUNFX0tJTkRfV1JJVEVTX0xPU1QQDRoTkrUYDwgBGgt3cml0ZXMgbG9zdBI2ChdOT1RJQ0VfS0lORF9UQVNLX0xBUFNFRBAOGhmStRgVCAESBHRhc2saC3Rhc2sgbGFwc2VkEkIKHE5PVElDRV9LSU5EX01FTUJFUl9SRVNUQVJURUQQDxogkrUYHAgBEgZtZW1iZXIaEG1lbWJlciByZXN0YXJ0ZWQSOAoXTk9USUNFX0tJTkRfV09SS19GQUlMRUQQEBobkrUYFwgBEgZtZW1iZXIaC3dvcmsgZmFpbGVkEjQKGU5PVElDRV9LSU5EX1NQQVdOX1NUQVJURUQQERoVkrUYERIGbWVtYmVyGgdzdGFydGVkEjkKGE5PVElDRV9LSU5EX1NQQVdOX0ZBSUxFRBASGhuStRgXCAESBm1lbWJlchoLbm90IHN0YXJ0ZWQSJAoRTk9USUNFX0tJTkRfUVVPVEEQExoNkrUYCQgBGgVxdW90YRIkChJOT1RJQ0VfS0lORF9ESUdFU1QQFBoMkrUYCBoGZGlnZXN0EjYKFk5PVElDRV9LSU5EX1NBTUVfRklMRVMQFRoakrUYFggBEgZtZW1iZXIaCnNhbWUgZmlsZXMSNgoXTk9USUNFX0tJTkRfUkVWSUVXX1ZPSUQQFhoZkrUYFQgBEgR0YXNrGgtyZXZpZXcgdm9pZCp7CgxSdW5uZXJBY3Rpb24SHQoZUlVOTkVSX0FDVElPTl9VTlNQRUNJRklFRBAAEhYKElJVTk5FUl9BQ1RJT05fTk9ORRABEhkKFVJVTk5FUl9BQ1RJT05fU0lHVEVSTRACEhkKFVJVTk5FUl9BQ1RJT05fU0lHS0lMTBADKngKClNlbmRlcktpbmQSGwoXU0VOREVSX0tJTkRfVU5TUEVDSUZJRUQQABIWChJTRU5ERVJfS0lORF9NRU1CRVIQARIYChRTRU5ERVJfS0lORF9PUEVSQVRPUhACEhsKF1NFTkRFUl9LSU5EX0NPT1JESU5BVE9SEAMqcwoKRHVyYWJpbGl0eRIaChZEVVJBQklMSVRZX1VOU1BFQ0lGSUVEEAASFgoSRFVSQUJJTElUWV9BUFBMSUVEEAESFgoSRFVSQUJJTElUWV9GU1lOQ0VEEAISGQoVRFVSQUJJTElUWV9SRVBMSUNBVEVEEAMq4wEKC0Nsb3NlUmVhc29uEhwKGENMT1NFX1JFQVNPTl9VTlNQRUNJRklFRBAAEiIKHkNMT1NFX1JFQVNPTl9TSFVURE9XTl9BUFBST1ZFRBABEhsKF0NMT1NFX1JFQVNPTl9TVVBFUlNFREVEEAISHQoZQ0xPU0VfUkVBU09OX1RFQU1fREVMRVRFRBADEhkKFUNMT1NFX1JFQVNPTl9EUkFJTklORxAEEh8KG0NMT1NFX1JFQVNPTl9NRU1CRVJfU1RPUFBFRBAFEhoKFkNMT1NFX1JFQVNPTl9EQVRBX0xPU1QQBiqiAQoMUmVjZWlwdFN0YXRlEh0KGVJFQ0VJUFRfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRSRUNFSVBUX1NUQVRFX1FVRVVFRBABEhsKF1JFQ0VJUFRfU1RBVEVfREVMSVZFUkVEEAISGwoXUkVDRUlQVF9TVEFURV9QUk9DRVNTRUQQAxIfChtSRUNFSVBUX1NUQVRFX0RFQURfTEVUVEVSRUQQBCrWAgoPRGVhZExldHRlckNhdXNlEiEKHURFQURfTEVUVEVSX0NBVVNFX1VOU1BFQ0lGSUVEEAASJAogREVBRF9MRVRURVJfQ0FVU0VfREVMSVZFUllfTElNSVQQARIlCiFERUFEX0xFVFRFUl9DQVVTRV9UQVJHRVRfUkVQTEFDRUQQAhIgChxERUFEX0xFVFRFUl9DQVVTRV9JTkJPWF9GVUxMEAMSJAogREVBRF9MRVRURVJfQ0FVU0VfTUVNQkVSX1JFTU9WRUQQBBIeChpERUFEX0xFVFRFUl9DQVVTRV9SRVBMQUNFRBAFEiEKHURFQURfTEVUVEVSX0NBVVNFX05PVF9TVEFSVEVEEAYSIgoeREVBRF9MRVRURVJfQ0FVU0VfUkVRVUVTVF9PVkVSEAcSJAogREVBRF9MRVRURVJfQ0FVU0VfU0VOREVSX1NUT1BQRUQQCDKxAwoOTWVzc2FnZVNlcnZpY2USSgoEU2VuZBIYLnRlYW13aXJlLnYxLlNlbmRSZXF1ZXN0GhkudGVhbXdpcmUudjEuU2VuZFJlc3BvbnNlIg2QAgKKtRgGCgIBBRABEk8KBlN0cmVhbRIaLnRlYW13aXJlLnYxLlN0cmVhbVJlcXVlc3QaGy50ZWFtd2lyZS52MS5TdHJlYW1SZXNwb25zZSIKirUYBgoCAQMQATABEkcKA0FjaxIXLnRlYW13aXJlLnYxLkFja1JlcXVlc3QaGC50ZWFtd2lyZS52MS5BY2tSZXNwb25zZSINkAICirUYBgoCAQMQARJdCgpHZXRNZXNzYWdlEh4udGVhbXdpcmUudjEuR2V0TWVzc2FnZVJlcXVlc3QaHy50ZWFtd2lyZS52MS5HZXRNZXNzYWdlUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEloKCUxpc3RJbmJveBIdLnRlYW13aXJlLnYxLkxpc3RJbmJveFJlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0SW5ib3hSZXNwb25zZSIOkAIBirUYBwoDAQQFEAFCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_options, file_teamwire_v1_query, file_teamwire_v1_work]);
 
 /**
  * A text for one member.
@@ -382,6 +384,122 @@ export const PermissionResponseSchema: GenMessage<PermissionResponse> = /*@__PUR
   messageDesc(file_teamwire_v1_message, 8);
 
 /**
+ * Asks for the review of a task. The coordinator makes it when the owner completes a task that has a reviewer; clients cannot send it.
+ * The approval is for exactly one commit.
+ *
+ * @generated from message teamwire.v1.ReviewRequest
+ */
+export type ReviewRequest = Message$1<"teamwire.v1.ReviewRequest"> & {
+  /**
+   * Set by the coordinator. The member that is asked.
+   *
+   * @generated from field: string recipient = 1;
+   */
+  recipient: string;
+
+  /**
+   * Set by the coordinator. The task.
+   *
+   * @generated from field: uint64 task_id = 2;
+   */
+  taskId: bigint;
+
+  /**
+   * Set by the coordinator. The task's subject.
+   *
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+
+  /**
+   * Set by the coordinator. What the owner says of its result.
+   *
+   * @generated from field: string result = 4;
+   */
+  result: string;
+
+  /**
+   * Set by the coordinator. The work as the owner's runner reported it, without `paths`: the approval is for `head`. Absent if the task
+   * has no branch.
+   *
+   * @generated from field: teamwire.v1.Work work = 5;
+   */
+  work?: Work | undefined;
+
+  /**
+   * Set by the coordinator. True if the owner's runner merges the commit once it is approved.
+   *
+   * @generated from field: bool merge_on_approval = 6;
+   */
+  mergeOnApproval: boolean;
+};
+
+/**
+ * Describes the message teamwire.v1.ReviewRequest.
+ * Use `create(ReviewRequestSchema)` to create a new message.
+ */
+export const ReviewRequestSchema: GenMessage<ReviewRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_message, 9);
+
+/**
+ * Answers a review request. Only the member that was asked, the lead and the operator may send it, and never the owner of the task. The
+ * answer goes to the owner. An approval completes the task; a rejection returns it to its owner or, if the owner's life has ended, to the
+ * board.
+ *
+ * @generated from message teamwire.v1.ReviewResponse
+ */
+export type ReviewResponse = Message$1<"teamwire.v1.ReviewResponse"> & {
+  /**
+   * Required. The id of the request, as delivered.
+   *
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+
+  /**
+   * Required; set it even if it is false. If it is not set, the call fails.
+   *
+   * @generated from field: optional bool approve = 2;
+   */
+  approve?: boolean | undefined;
+
+  /**
+   * Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * Optional. The commit that the reviewer has seen. If the request is for another one, the call fails with REVIEW_VOID.
+   *
+   * @generated from field: string commit = 4;
+   */
+  commit: string;
+
+  /**
+   * Set by the coordinator. The task.
+   *
+   * @generated from field: uint64 task_id = 5;
+   */
+  taskId: bigint;
+
+  /**
+   * Set by the coordinator. True if the owner's runner is to merge the commit.
+   *
+   * @generated from field: bool merge = 6;
+   */
+  merge: boolean;
+};
+
+/**
+ * Describes the message teamwire.v1.ReviewResponse.
+ * Use `create(ReviewResponseSchema)` to create a new message.
+ */
+export const ReviewResponseSchema: GenMessage<ReviewResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_message, 10);
+
+/**
  * An order for a host to start a member. HostService.Spawn makes it; HostService.TakeOrder gives the host what it needs to
  * start the member.
  *
@@ -422,7 +540,7 @@ export type SpawnOrder = Message$1<"teamwire.v1.SpawnOrder"> & {
  * Use `create(SpawnOrderSchema)` to create a new message.
  */
 export const SpawnOrderSchema: GenMessage<SpawnOrder> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 9);
+  messageDesc(file_teamwire_v1_message, 11);
 
 /**
  * What a member is started with.
@@ -492,7 +610,7 @@ export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
  * Use `create(SpawnTermsSchema)` to create a new message.
  */
 export const SpawnTermsSchema: GenMessage<SpawnTerms> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 10);
+  messageDesc(file_teamwire_v1_message, 12);
 
 /**
  * A task, as included in a notice.
@@ -541,7 +659,7 @@ export type TaskSummary = Message$1<"teamwire.v1.TaskSummary"> & {
  * Use `create(TaskSummarySchema)` to create a new message.
  */
 export const TaskSummarySchema: GenMessage<TaskSummary> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 11);
+  messageDesc(file_teamwire_v1_message, 13);
 
 /**
  * News from the coordinator itself.
@@ -557,7 +675,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   kind: NoticeKind;
 
   /**
-   * Set by the coordinator if the notice concerns a member. Its name.
+   * Set by the coordinator if the notice concerns a member. Its name; with NOTICE_KIND_SAME_FILES, see there.
    *
    * @generated from field: string member = 2;
    */
@@ -637,7 +755,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
  * Use `create(NoticeSchema)` to create a new message.
  */
 export const NoticeSchema: GenMessage<Notice> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 12);
+  messageDesc(file_teamwire_v1_message, 14);
 
 /**
  * How a member's process ended, as its runner saw it.
@@ -693,7 +811,7 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
  * Use `create(ExitReportSchema)` to create a new message.
  */
 export const ExitReportSchema: GenMessage<ExitReport> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 13);
+  messageDesc(file_teamwire_v1_message, 15);
 
 /**
  * A reference to something too large to be content. The coordinator never opens it.
@@ -735,7 +853,7 @@ export type Attachment = Message$1<"teamwire.v1.Attachment"> & {
  * Use `create(AttachmentSchema)` to create a new message.
  */
 export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 14);
+  messageDesc(file_teamwire_v1_message, 16);
 
 /**
  * Who sent a message. Always taken from the credential of the call, never from its body.
@@ -764,7 +882,7 @@ export type Sender = Message$1<"teamwire.v1.Sender"> & {
  * Use `create(SenderSchema)` to create a new message.
  */
 export const SenderSchema: GenMessage<Sender> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 15);
+  messageDesc(file_teamwire_v1_message, 17);
 
 /**
  * A message as it was accepted: immutable, and the same for every recipient.
@@ -953,6 +1071,22 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "permissionResponse";
   } | {
     /**
+     * A request to review a task. Cannot be sent by a client: see TaskService.CompleteTask.
+     *
+     * @generated from field: teamwire.v1.ReviewRequest review_request = 31;
+     */
+    value: ReviewRequest;
+    case: "reviewRequest";
+  } | {
+    /**
+     * The answer to a review request.
+     *
+     * @generated from field: teamwire.v1.ReviewResponse review_response = 32;
+     */
+    value: ReviewResponse;
+    case: "reviewResponse";
+  } | {
+    /**
      * An order to start a member. Cannot be sent by a client: see HostService.Spawn.
      *
      * @generated from field: teamwire.v1.SpawnOrder spawn_order = 30;
@@ -975,7 +1109,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
  * Use `create(MessageSchema)` to create a new message.
  */
 export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 16);
+  messageDesc(file_teamwire_v1_message, 18);
 
 /**
  * The request of MessageService.Send.
@@ -1106,6 +1240,14 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
      */
     value: PermissionResponse;
     case: "permissionResponse";
+  } | {
+    /**
+     * The answer to a review request. Only the member that was asked, the lead and the operator may send it.
+     *
+     * @generated from field: teamwire.v1.ReviewResponse review_response = 32;
+     */
+    value: ReviewResponse;
+    case: "reviewResponse";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1114,7 +1256,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
  * Use `create(SendRequestSchema)` to create a new message.
  */
 export const SendRequestSchema: GenMessage<SendRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 17);
+  messageDesc(file_teamwire_v1_message, 19);
 
 /**
  * The reply of MessageService.Send.
@@ -1180,7 +1322,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
  * Use `create(SendResponseSchema)` to create a new message.
  */
 export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 18);
+  messageDesc(file_teamwire_v1_message, 20);
 
 /**
  * The request of MessageService.Stream.
@@ -1233,7 +1375,7 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
  * Use `create(StreamRequestSchema)` to create a new message.
  */
 export const StreamRequestSchema: GenMessage<StreamRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 19);
+  messageDesc(file_teamwire_v1_message, 21);
 
 /**
  * One frame of MessageService.Stream.
@@ -1280,12 +1422,12 @@ export type StreamResponse = Message$1<"teamwire.v1.StreamResponse"> & {
     case: "closing";
   } | {
     /**
-     * Someone wants to read the member's transcript. The member answers with TeamService.AnswerTranscriptQuery.
+     * A question to the member's runner, which answers with TeamService.AnswerQuery.
      *
-     * @generated from field: teamwire.v1.TranscriptQuery transcript_query = 5;
+     * @generated from field: teamwire.v1.RunnerQuery query = 5;
      */
-    value: TranscriptQuery;
-    case: "transcriptQuery";
+    value: RunnerQuery;
+    case: "query";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1294,7 +1436,7 @@ export type StreamResponse = Message$1<"teamwire.v1.StreamResponse"> & {
  * Use `create(StreamResponseSchema)` to create a new message.
  */
 export const StreamResponseSchema: GenMessage<StreamResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 20);
+  messageDesc(file_teamwire_v1_message, 22);
 
 /**
  * The session that a stream has opened.
@@ -1358,7 +1500,7 @@ export type SessionOpened = Message$1<"teamwire.v1.SessionOpened"> & {
  * Use `create(SessionOpenedSchema)` to create a new message.
  */
 export const SessionOpenedSchema: GenMessage<SessionOpened> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 21);
+  messageDesc(file_teamwire_v1_message, 23);
 
 /**
  * One message from the inbox.
@@ -1394,7 +1536,7 @@ export type Delivery = Message$1<"teamwire.v1.Delivery"> & {
  * Use `create(DeliverySchema)` to create a new message.
  */
 export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 22);
+  messageDesc(file_teamwire_v1_message, 24);
 
 /**
  * Says that the stream is alive.
@@ -1415,7 +1557,7 @@ export type Heartbeat = Message$1<"teamwire.v1.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 23);
+  messageDesc(file_teamwire_v1_message, 25);
 
 /**
  * The last frame of a stream.
@@ -1450,7 +1592,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
  * Use `create(SessionClosingSchema)` to create a new message.
  */
 export const SessionClosingSchema: GenMessage<SessionClosing> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 24);
+  messageDesc(file_teamwire_v1_message, 26);
 
 /**
  * The request of MessageService.Ack.
@@ -1479,7 +1621,7 @@ export type AckRequest = Message$1<"teamwire.v1.AckRequest"> & {
  * Use `create(AckRequestSchema)` to create a new message.
  */
 export const AckRequestSchema: GenMessage<AckRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 25);
+  messageDesc(file_teamwire_v1_message, 27);
 
 /**
  * The reply of MessageService.Ack.
@@ -1500,7 +1642,7 @@ export type AckResponse = Message$1<"teamwire.v1.AckResponse"> & {
  * Use `create(AckResponseSchema)` to create a new message.
  */
 export const AckResponseSchema: GenMessage<AckResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 26);
+  messageDesc(file_teamwire_v1_message, 28);
 
 /**
  * The request of MessageService.GetMessage.
@@ -1528,7 +1670,7 @@ export type GetMessageRequest = Message$1<"teamwire.v1.GetMessageRequest"> & {
  * Use `create(GetMessageRequestSchema)` to create a new message.
  */
 export const GetMessageRequestSchema: GenMessage<GetMessageRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 27);
+  messageDesc(file_teamwire_v1_message, 29);
 
 /**
  * The reply of MessageService.GetMessage.
@@ -1556,7 +1698,7 @@ export type GetMessageResponse = Message$1<"teamwire.v1.GetMessageResponse"> & {
  * Use `create(GetMessageResponseSchema)` to create a new message.
  */
 export const GetMessageResponseSchema: GenMessage<GetMessageResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 28);
+  messageDesc(file_teamwire_v1_message, 30);
 
 /**
  * How far a message got for one recipient.
@@ -1626,7 +1768,7 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 29);
+  messageDesc(file_teamwire_v1_message, 31);
 
 /**
  * The request of MessageService.ListInbox.
@@ -1668,7 +1810,7 @@ export type ListInboxRequest = Message$1<"teamwire.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 30);
+  messageDesc(file_teamwire_v1_message, 32);
 
 /**
  * The reply of MessageService.ListInbox.
@@ -1703,7 +1845,7 @@ export type ListInboxResponse = Message$1<"teamwire.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 31);
+  messageDesc(file_teamwire_v1_message, 33);
 
 /**
  * Whether a runner restarts its program when the program ends and the member was not asked to exit.
@@ -1906,6 +2048,23 @@ export enum NoticeKind {
    * @generated from enum value: NOTICE_KIND_DIGEST = 20;
    */
   DIGEST = 20,
+
+  /**
+   * Two members have changed the same files within 30 minutes, and neither's changes are merged. To both and to the lead; `member` is the
+   * other member, and for the lead both, such as `backend, frontend`. Sent again about the same pair only for a file that was not named in
+   * the last hour.
+   *
+   * @generated from enum value: NOTICE_KIND_SAME_FILES = 21;
+   */
+  SAME_FILES = 21,
+
+  /**
+   * A review that the recipient was asked for, or waits for, is void; `request_id` and `task` are set, and `text` says why. To the owner of
+   * the task.
+   *
+   * @generated from enum value: NOTICE_KIND_REVIEW_VOID = 22;
+   */
+  REVIEW_VOID = 22,
 }
 
 /**

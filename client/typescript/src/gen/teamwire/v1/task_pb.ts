@@ -11,13 +11,15 @@ import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@
 import type { Sender } from "./message_pb.js";
 import { file_teamwire_v1_message } from "./message_pb.js";
 import { file_teamwire_v1_options } from "./options_pb.js";
+import type { Work } from "./work_pb.js";
+import { file_teamwire_v1_work } from "./work_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file teamwire/v1/task.proto.
  */
 export const file_teamwire_v1_task: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90YXNrLnByb3RvEgt0ZWFtd2lyZS52MSK+BQoEVGFzaxIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhMKC2FjdGl2ZV9mb3JtGAQgASgJEicKBnN0YXR1cxgFIAEoDjIXLnRlYW13aXJlLnYxLlRhc2tTdGF0dXMSDQoFb3duZXIYBiABKAkSEgoKYmxvY2tlZF9ieRgHIAMoBBITCgt3YWl0aW5nX2ZvchgIIAMoBBIOCgZibG9ja3MYCSADKAQSMQoIbWV0YWRhdGEYCiADKAsyHy50ZWFtd2lyZS52MS5UYXNrLk1ldGFkYXRhRW50cnkSDwoHdmVyc2lvbhgLIAEoBBIQCghhdHRlbXB0cxgMIAEoDRIOCgZyZXN1bHQYDSABKAkSJwoKY3JlYXRlZF9ieRgOIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIuCgpjcmVhdGVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjbGFpbWVkX2F0GBEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgljbG9zZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKEHJlbGVhc2VkX2JlY2F1c2UYEyABKAkSLwoLcmVsZWFzZWRfYXQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEGNsYWltX2V4cGlyZXNfYXQYFSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKJAgoRQ3JlYXRlVGFza1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAiABKAkSDwoHc3ViamVjdBgDIAEoCRITCgtkZXNjcmlwdGlvbhgEIAEoCRITCgthY3RpdmVfZm9ybRgFIAEoCRINCgVvd25lchgGIAEoCRISCgpibG9ja2VkX2J5GAcgAygEEj4KCG1ldGFkYXRhGAggAygLMiwudGVhbXdpcmUudjEuQ3JlYXRlVGFza1JlcXVlc3QuTWV0YWRhdGFFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiRwoSQ3JlYXRlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrEhAKCHJlcGxheWVkGAIgASgIIi8KDkdldFRhc2tSZXF1ZXN0EgwKBHRlYW0YASABKAkSDwoHdGFza19pZBgCIAEoBCJHCg9HZXRUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLnRlYW13aXJlLnYxLlRhc2sSEwoLY2xhaW1fdG9rZW4YAiABKAkikwEKEExpc3RUYXNrc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRInCgZzdGF0dXMYAiABKA4yFy50ZWFtd2lyZS52MS5UYXNrU3RhdHVzEg0KBW93bmVyGAMgASgJEhIKCnJlYWR5X29ubHkYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiTgoRTGlzdFRhc2tzUmVzcG9uc2USIAoFdGFza3MYASADKAsyES50ZWFtd2lyZS52MS5UYXNrEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIiChJGb2xsb3dUYXNrc1JlcXVlc3QSDAoEdGVhbRgBIAEoCSJJChNGb2xsb3dUYXNrc1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrEhEKCWNhdWdodF91cBgCIAEoCCKnAwoRVXBkYXRlVGFza1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIPCgd0YXNrX2lkGAIgASgEEhgKEGV4cGVjdGVkX3ZlcnNpb24YAyABKAQSFAoHc3ViamVjdBgEIAEoCUgAiAEBEhgKC2Rlc2NyaXB0aW9uGAUgASgJSAGIAQESGAoLYWN0aXZlX2Zvcm0YBiABKAlIAogBARISCgVvd25lchgHIAEoCUgDiAEBEhYKDmFkZF9ibG9ja2VkX2J5GAggAygEEhkKEXJlbW92ZV9ibG9ja2VkX2J5GAkgAygEEkUKDHNldF9tZXRhZGF0YRgKIAMoCzIvLnRlYW13aXJlLnYxLlVwZGF0ZVRhc2tSZXF1ZXN0LlNldE1ldGFkYXRhRW50cnkSFwoPcmVtb3ZlX21ldGFkYXRhGAsgAygJGjIKEFNldE1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfc3ViamVjdEIOCgxfZGVzY3JpcHRpb25CDgoMX2FjdGl2ZV9mb3JtQggKBl9vd25lciI1ChJVcGRhdGVUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLnRlYW13aXJlLnYxLlRhc2siNwoFQ2xhaW0SHwoEdGFzaxgBIAEoCzIRLnRlYW13aXJlLnYxLlRhc2sSDQoFdG9rZW4YAiABKAkiPAoQQ2xhaW1UYXNrUmVxdWVzdBIXCg9pZGVtcG90ZW5jeV9rZXkYASABKAkSDwoHdGFza19pZBgCIAEoBCI2ChFDbGFpbVRhc2tSZXNwb25zZRIhCgVjbGFpbRgBIAEoCzISLnRlYW13aXJlLnYxLkNsYWltImIKFENsYWltTmV4dFRhc2tSZXF1ZXN0EhcKD2lkZW1wb3RlbmN5X2tleRgBIAEoCRIxCgR3YWl0GAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgiKtRgEEgIIPCI6ChVDbGFpbU5leHRUYXNrUmVzcG9uc2USIQoFY2xhaW0YASABKAsyEi50ZWFtd2lyZS52MS5DbGFpbSJZChNDb21wbGV0ZVRhc2tSZXF1ZXN0EgwKBHRlYW0YASABKAkSDwoHdGFza19pZBgCIAEoBBITCgtjbGFpbV90b2tlbhgDIAEoCRIOCgZyZXN1bHQYBCABKAkiSgoUQ29tcGxldGVUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLnRlYW13aXJlLnYxLlRhc2sSEQoJdW5ibG9ja2VkGAIgAygEIlgKElJlbGVhc2VUYXNrUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg8KB3Rhc2tfaWQYAiABKAQSEwoLY2xhaW1fdG9rZW4YAyABKAkSDgoGcmVhc29uGAQgASgJIjYKE1JlbGVhc2VUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLnRlYW13aXJlLnYxLlRhc2siMgoRRGVsZXRlVGFza1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIPCgd0YXNrX2lkGAIgASgEIicKEkRlbGV0ZVRhc2tSZXNwb25zZRIRCgl1bmJsb2NrZWQYASADKAQqkwEKClRhc2tTdGF0dXMSGwoXVEFTS19TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNUQVNLX1NUQVRVU19QRU5ESU5HEAESGwoXVEFTS19TVEFUVVNfSU5fUFJPR1JFU1MQAhIZChVUQVNLX1NUQVRVU19DT01QTEVURUQQAxIXChNUQVNLX1NUQVRVU19ERUxFVEVEEAQywgcKC1Rhc2tTZXJ2aWNlElwKCkNyZWF0ZVRhc2sSHi50ZWFtd2lyZS52MS5DcmVhdGVUYXNrUmVxdWVzdBofLnRlYW13aXJlLnYxLkNyZWF0ZVRhc2tSZXNwb25zZSINkAICirUYBgoCAQUQARJUCgdHZXRUYXNrEhsudGVhbXdpcmUudjEuR2V0VGFza1JlcXVlc3QaHC50ZWFtd2lyZS52MS5HZXRUYXNrUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEloKCUxpc3RUYXNrcxIdLnRlYW13aXJlLnYxLkxpc3RUYXNrc1JlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0VGFza3NSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESYgoLRm9sbG93VGFza3MSHy50ZWFtd2lyZS52MS5Gb2xsb3dUYXNrc1JlcXVlc3QaIC50ZWFtd2lyZS52MS5Gb2xsb3dUYXNrc1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQATABElwKClVwZGF0ZVRhc2sSHi50ZWFtd2lyZS52MS5VcGRhdGVUYXNrUmVxdWVzdBofLnRlYW13aXJlLnYxLlVwZGF0ZVRhc2tSZXNwb25zZSINkAICirUYBgoCAQUQARJYCglDbGFpbVRhc2sSHS50ZWFtd2lyZS52MS5DbGFpbVRhc2tSZXF1ZXN0Gh4udGVhbXdpcmUudjEuQ2xhaW1UYXNrUmVzcG9uc2UiDJACAoq1GAUKAQEQARJkCg1DbGFpbU5leHRUYXNrEiEudGVhbXdpcmUudjEuQ2xhaW1OZXh0VGFza1JlcXVlc3QaIi50ZWFtd2lyZS52MS5DbGFpbU5leHRUYXNrUmVzcG9uc2UiDJACAoq1GAUKAQEQARJiCgxDb21wbGV0ZVRhc2sSIC50ZWFtd2lyZS52MS5Db21wbGV0ZVRhc2tSZXF1ZXN0GiEudGVhbXdpcmUudjEuQ29tcGxldGVUYXNrUmVzcG9uc2UiDZACAoq1GAYKAgEFEAESXwoLUmVsZWFzZVRhc2sSHy50ZWFtd2lyZS52MS5SZWxlYXNlVGFza1JlcXVlc3QaIC50ZWFtd2lyZS52MS5SZWxlYXNlVGFza1Jlc3BvbnNlIg2QAgKKtRgGCgIBBRABElwKCkRlbGV0ZVRhc2sSHi50ZWFtd2lyZS52MS5EZWxldGVUYXNrUmVxdWVzdBofLnRlYW13aXJlLnYxLkRlbGV0ZVRhc2tSZXNwb25zZSINkAICirUYBgoCAQUQAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_options]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90YXNrLnByb3RvEgt0ZWFtd2lyZS52MSK4BgoEVGFzaxIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhMKC2FjdGl2ZV9mb3JtGAQgASgJEicKBnN0YXR1cxgFIAEoDjIXLnRlYW13aXJlLnYxLlRhc2tTdGF0dXMSDQoFb3duZXIYBiABKAkSEgoKYmxvY2tlZF9ieRgHIAMoBBITCgt3YWl0aW5nX2ZvchgIIAMoBBIOCgZibG9ja3MYCSADKAQSMQoIbWV0YWRhdGEYCiADKAsyHy50ZWFtd2lyZS52MS5UYXNrLk1ldGFkYXRhRW50cnkSDwoHdmVyc2lvbhgLIAEoBBIQCghhdHRlbXB0cxgMIAEoDRIOCgZyZXN1bHQYDSABKAkSJwoKY3JlYXRlZF9ieRgOIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIuCgpjcmVhdGVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpjbGFpbWVkX2F0GBEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgljbG9zZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKEHJlbGVhc2VkX2JlY2F1c2UYEyABKAkSLwoLcmVsZWFzZWRfYXQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEGNsYWltX2V4cGlyZXNfYXQYFSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXBhdGhzGBYgAygJEhEKCWV4Y2x1c2l2ZRgXIAEoCBIQCghyZXZpZXdlchgYIAEoCRIZChFtZXJnZV9vbl9hcHByb3ZhbBgZIAEoCBIZChFyZXZpZXdfcmVxdWVzdF9pZBgaIAEoCRIOCgZjb21taXQYGyABKAkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItgCChFDcmVhdGVUYXNrUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRIPCgdzdWJqZWN0GAMgASgJEhMKC2Rlc2NyaXB0aW9uGAQgASgJEhMKC2FjdGl2ZV9mb3JtGAUgASgJEg0KBW93bmVyGAYgASgJEhIKCmJsb2NrZWRfYnkYByADKAQSPgoIbWV0YWRhdGEYCCADKAsyLC50ZWFtd2lyZS52MS5DcmVhdGVUYXNrUmVxdWVzdC5NZXRhZGF0YUVudHJ5Eg0KBXBhdGhzGAkgAygJEhEKCWV4Y2x1c2l2ZRgKIAEoCBIQCghyZXZpZXdlchgLIAEoCRIZChFtZXJnZV9vbl9hcHByb3ZhbBgMIAEoCBovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiRwoSQ3JlYXRlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrEhAKCHJlcGxheWVkGAIgASgIIi8KDkdldFRhc2tSZXF1ZXN0EgwKBHRlYW0YASABKAkSDwoHdGFza19pZBgCIAEoBCJHCg9HZXRUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLnRlYW13aXJlLnYxLlRhc2sSEwoLY2xhaW1fdG9rZW4YAiABKAkikwEKEExpc3RUYXNrc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRInCgZzdGF0dXMYAiABKA4yFy50ZWFtd2lyZS52MS5UYXNrU3RhdHVzEg0KBW93bmVyGAMgASgJEhIKCnJlYWR5X29ubHkYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiTgoRTGlzdFRhc2tzUmVzcG9uc2USIAoFdGFza3MYASADKAsyES50ZWFtd2lyZS52MS5UYXNrEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIiChJGb2xsb3dUYXNrc1JlcXVlc3QSDAoEdGVhbRgBIAEoCSJJChNGb2xsb3dUYXNrc1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrEhEKCWNhdWdodF91cBgCIAEoCCLQBAoRVXBkYXRlVGFza1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIPCgd0YXNrX2lkGAIgASgEEhgKEGV4cGVjdGVkX3ZlcnNpb24YAyABKAQSFAoHc3ViamVjdBgEIAEoCUgAiAEBEhgKC2Rlc2NyaXB0aW9uGAUgASgJSAGIAQESGAoLYWN0aXZlX2Zvcm0YBiABKAlIAogBARISCgVvd25lchgHIAEoCUgDiAEBEhYKDmFkZF9ibG9ja2VkX2J5GAggAygEEhkKEXJlbW92ZV9ibG9ja2VkX2J5GAkgAygEEkUKDHNldF9tZXRhZGF0YRgKIAMoCzIvLnRlYW13aXJlLnYxLlVwZGF0ZVRhc2tSZXF1ZXN0LlNldE1ldGFkYXRhRW50cnkSFwoPcmVtb3ZlX21ldGFkYXRhGAsgAygJEhEKCWFkZF9wYXRocxgMIAMoCRIUCgxyZW1vdmVfcGF0aHMYDSADKAkSFgoJZXhjbHVzaXZlGA4gASgISASIAQESFQoIcmV2aWV3ZXIYDyABKAlIBYgBARIeChFtZXJnZV9vbl9hcHByb3ZhbBgQIAEoCEgGiAEBGjIKEFNldE1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfc3ViamVjdEIOCgxfZGVzY3JpcHRpb25CDgoMX2FjdGl2ZV9mb3JtQggKBl9vd25lckIMCgpfZXhjbHVzaXZlQgsKCV9yZXZpZXdlckIUChJfbWVyZ2Vfb25fYXBwcm92YWwiNQoSVXBkYXRlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrIkkKBUNsYWltEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrEg0KBXRva2VuGAIgASgJEhAKCHdhcm5pbmdzGAMgAygJIjwKEENsYWltVGFza1JlcXVlc3QSFwoPaWRlbXBvdGVuY3lfa2V5GAEgASgJEg8KB3Rhc2tfaWQYAiABKAQiNgoRQ2xhaW1UYXNrUmVzcG9uc2USIQoFY2xhaW0YASABKAsyEi50ZWFtd2lyZS52MS5DbGFpbSJiChRDbGFpbU5leHRUYXNrUmVxdWVzdBIXCg9pZGVtcG90ZW5jeV9rZXkYASABKAkSMQoEd2FpdBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIIirUYBBICCDwiOgoVQ2xhaW1OZXh0VGFza1Jlc3BvbnNlEiEKBWNsYWltGAEgASgLMhIudGVhbXdpcmUudjEuQ2xhaW0iegoTQ29tcGxldGVUYXNrUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg8KB3Rhc2tfaWQYAiABKAQSEwoLY2xhaW1fdG9rZW4YAyABKAkSDgoGcmVzdWx0GAQgASgJEh8KBHdvcmsYBSABKAsyES50ZWFtd2lyZS52MS5Xb3JrIkoKFENvbXBsZXRlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrEhEKCXVuYmxvY2tlZBgCIAMoBCJYChJSZWxlYXNlVGFza1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIPCgd0YXNrX2lkGAIgASgEEhMKC2NsYWltX3Rva2VuGAMgASgJEg4KBnJlYXNvbhgEIAEoCSI2ChNSZWxlYXNlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES50ZWFtd2lyZS52MS5UYXNrIjIKEURlbGV0ZVRhc2tSZXF1ZXN0EgwKBHRlYW0YASABKAkSDwoHdGFza19pZBgCIAEoBCInChJEZWxldGVUYXNrUmVzcG9uc2USEQoJdW5ibG9ja2VkGAEgAygEKq4BCgpUYXNrU3RhdHVzEhsKF1RBU0tfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTVEFTS19TVEFUVVNfUEVORElORxABEhsKF1RBU0tfU1RBVFVTX0lOX1BST0dSRVNTEAISGQoVVEFTS19TVEFUVVNfQ09NUExFVEVEEAMSFwoTVEFTS19TVEFUVVNfREVMRVRFRBAEEhkKFVRBU0tfU1RBVFVTX0lOX1JFVklFVxAFMsIHCgtUYXNrU2VydmljZRJcCgpDcmVhdGVUYXNrEh4udGVhbXdpcmUudjEuQ3JlYXRlVGFza1JlcXVlc3QaHy50ZWFtd2lyZS52MS5DcmVhdGVUYXNrUmVzcG9uc2UiDZACAoq1GAYKAgEFEAESVAoHR2V0VGFzaxIbLnRlYW13aXJlLnYxLkdldFRhc2tSZXF1ZXN0GhwudGVhbXdpcmUudjEuR2V0VGFza1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJaCglMaXN0VGFza3MSHS50ZWFtd2lyZS52MS5MaXN0VGFza3NSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdFRhc2tzUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEmIKC0ZvbGxvd1Rhc2tzEh8udGVhbXdpcmUudjEuRm9sbG93VGFza3NSZXF1ZXN0GiAudGVhbXdpcmUudjEuRm9sbG93VGFza3NSZXNwb25zZSIOkAIBirUYBwoDAQQFEAEwARJcCgpVcGRhdGVUYXNrEh4udGVhbXdpcmUudjEuVXBkYXRlVGFza1JlcXVlc3QaHy50ZWFtd2lyZS52MS5VcGRhdGVUYXNrUmVzcG9uc2UiDZACAoq1GAYKAgEFEAESWAoJQ2xhaW1UYXNrEh0udGVhbXdpcmUudjEuQ2xhaW1UYXNrUmVxdWVzdBoeLnRlYW13aXJlLnYxLkNsYWltVGFza1Jlc3BvbnNlIgyQAgKKtRgFCgEBEAESZAoNQ2xhaW1OZXh0VGFzaxIhLnRlYW13aXJlLnYxLkNsYWltTmV4dFRhc2tSZXF1ZXN0GiIudGVhbXdpcmUudjEuQ2xhaW1OZXh0VGFza1Jlc3BvbnNlIgyQAgKKtRgFCgEBEAESYgoMQ29tcGxldGVUYXNrEiAudGVhbXdpcmUudjEuQ29tcGxldGVUYXNrUmVxdWVzdBohLnRlYW13aXJlLnYxLkNvbXBsZXRlVGFza1Jlc3BvbnNlIg2QAgKKtRgGCgIBBRABEl8KC1JlbGVhc2VUYXNrEh8udGVhbXdpcmUudjEuUmVsZWFzZVRhc2tSZXF1ZXN0GiAudGVhbXdpcmUudjEuUmVsZWFzZVRhc2tSZXNwb25zZSINkAICirUYBgoCAQUQARJcCgpEZWxldGVUYXNrEh4udGVhbXdpcmUudjEuRGVsZXRlVGFza1JlcXVlc3QaHy50ZWFtd2lyZS52MS5EZWxldGVUYXNrUmVzcG9uc2UiDZACAoq1GAYKAgEFEAFCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_options, file_teamwire_v1_work]);
 
 /**
  * A task.
@@ -174,6 +176,48 @@ export type Task = Message<"teamwire.v1.Task"> & {
    * @generated from field: google.protobuf.Timestamp claim_expires_at = 21;
    */
   claimExpiresAt?: Timestamp | undefined;
+
+  /**
+   * See CreateTaskRequest.paths.
+   *
+   * @generated from field: repeated string paths = 22;
+   */
+  paths: string[];
+
+  /**
+   * See CreateTaskRequest.exclusive.
+   *
+   * @generated from field: bool exclusive = 23;
+   */
+  exclusive: boolean;
+
+  /**
+   * See CreateTaskRequest.reviewer.
+   *
+   * @generated from field: string reviewer = 24;
+   */
+  reviewer: string;
+
+  /**
+   * See CreateTaskRequest.merge_on_approval.
+   *
+   * @generated from field: bool merge_on_approval = 25;
+   */
+  mergeOnApproval: boolean;
+
+  /**
+   * The review that it awaits. Empty unless it is in review.
+   *
+   * @generated from field: string review_request_id = 26;
+   */
+  reviewRequestId: string;
+
+  /**
+   * The commit that is in review or was approved. Empty if none is.
+   *
+   * @generated from field: string commit = 27;
+   */
+  commit: string;
 };
 
 /**
@@ -244,6 +288,39 @@ export type CreateTaskRequest = Message<"teamwire.v1.CreateTaskRequest"> & {
    * @generated from field: map<string, string> metadata = 8;
    */
   metadata: { [key: string]: string };
+
+  /**
+   * Optional. The files that the task will change, as patterns of paths relative to the root of the repository: `*` and `?` stand for
+   * characters of one segment, `**` for any segments, and a `/` at the end for everything in the directory. Up to 32, each of up to 200
+   * characters. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
+   *
+   * @generated from field: repeated string paths = 9;
+   */
+  paths: string[];
+
+  /**
+   * Optional. If true, overlapping with a task in progress refuses a claim instead, of either task, until that task is completed, in
+   * review or released.
+   *
+   * @generated from field: bool exclusive = 10;
+   */
+  exclusive: boolean;
+
+  /**
+   * Optional. Who reviews the result: a member, or `team-lead` for the lead at that time. Completing the task asks this member, and the
+   * task is completed once it approves. If the reviewer owns the task, or has exited, the lead reviews it; the lead's own tasks need no
+   * review by the lead. Empty means no review.
+   *
+   * @generated from field: string reviewer = 11;
+   */
+  reviewer: string;
+
+  /**
+   * Optional. If true, the owner's runner merges the approved commit into the branch that the worktree began from. Needs `reviewer`.
+   *
+   * @generated from field: bool merge_on_approval = 12;
+   */
+  mergeOnApproval: boolean;
 };
 
 /**
@@ -552,6 +629,41 @@ export type UpdateTaskRequest = Message<"teamwire.v1.UpdateTaskRequest"> & {
    * @generated from field: repeated string remove_metadata = 11;
    */
   removeMetadata: string[];
+
+  /**
+   * Patterns to add to Task.paths.
+   *
+   * @generated from field: repeated string add_paths = 12;
+   */
+  addPaths: string[];
+
+  /**
+   * Patterns to remove from Task.paths.
+   *
+   * @generated from field: repeated string remove_paths = 13;
+   */
+  removePaths: string[];
+
+  /**
+   * See CreateTaskRequest.exclusive.
+   *
+   * @generated from field: optional bool exclusive = 14;
+   */
+  exclusive?: boolean | undefined;
+
+  /**
+   * See CreateTaskRequest.reviewer. Only the lead and the operator may change it on a task that is not their own.
+   *
+   * @generated from field: optional string reviewer = 15;
+   */
+  reviewer?: string | undefined;
+
+  /**
+   * See CreateTaskRequest.merge_on_approval.
+   *
+   * @generated from field: optional bool merge_on_approval = 16;
+   */
+  mergeOnApproval?: boolean | undefined;
 };
 
 /**
@@ -601,6 +713,13 @@ export type Claim = Message<"teamwire.v1.Claim"> & {
    * @generated from field: string token = 2;
    */
   token: string;
+
+  /**
+   * Warnings, each a sentence for people: other tasks in progress have paths that overlap with this task's. Empty in a replayed reply.
+   *
+   * @generated from field: repeated string warnings = 3;
+   */
+  warnings: string[];
 };
 
 /**
@@ -741,6 +860,14 @@ export type CompleteTaskRequest = Message<"teamwire.v1.CompleteTaskRequest"> & {
    * @generated from field: string result = 4;
    */
   result: string;
+
+  /**
+   * Optional. The work to review, if the task has a reviewer; ignored otherwise. Runners and `teamwire task update` fill it in. Without it,
+   * only the result is reviewed.
+   *
+   * @generated from field: teamwire.v1.Work work = 5;
+   */
+  work?: Work | undefined;
 };
 
 /**
@@ -930,6 +1057,13 @@ export enum TaskStatus {
    * @generated from enum value: TASK_STATUS_DELETED = 4;
    */
   DELETED = 4,
+
+  /**
+   * Its owner has completed it, and it awaits its review.
+   *
+   * @generated from enum value: TASK_STATUS_IN_REVIEW = 5;
+   */
+  IN_REVIEW = 5,
 }
 
 /**
@@ -941,7 +1075,8 @@ export const TaskStatusSchema: GenEnum<TaskStatus> = /*@__PURE__*/
 /**
  * Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
  *
- * A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+ * A task is pending until a member claims it, then in progress until that member completes or releases it. A task that has a reviewer is
+ * in review before it is completed. A claim is valid for
  * as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
  * board. From then on, the coordinator refuses the tokens of these claims. A detached life is never lost. Its tasks return to
  * the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several
@@ -1029,7 +1164,7 @@ export const TaskService: GenService<{
    * Claims one task. Members only.
    *
    * NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (including when it is assigned to another member, and
-   * when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED:
+   * when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED, PATHS_CLAIMED. RESOURCE_EXHAUSTED:
    * QUOTA_EXCEEDED (the member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT:
    * INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
    *
@@ -1042,7 +1177,7 @@ export const TaskService: GenService<{
   },
   /**
    * Claims the oldest pending, unblocked task that is assigned to the caller; if there is none, the oldest that is
-   * not assigned. Members only. With `wait`, waits for one.
+   * not assigned. Skips tasks whose paths an exclusive claim excludes. Members only. With `wait`, waits for one.
    *
    * FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
    * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
@@ -1056,7 +1191,8 @@ export const TaskService: GenService<{
     output: typeof ClaimNextTaskResponseSchema;
   },
   /**
-   * Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
+   * Completes a task. If it has a reviewer and its owner makes the call, the task is in review instead, and completed once it is
+   * approved; calling again with a newer commit replaces the review. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
    * the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
    * Without a token, it is harmless if the `result` is the same.
    *

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/transcript.proto.
  */
 export const file_teamwire_v1_transcript: GenFile = /*@__PURE__*/
-  fileDesc("Chx0ZWFtd2lyZS92MS90cmFuc2NyaXB0LnByb3RvEgt0ZWFtd2lyZS52MSL5AQoPVHJhbnNjcmlwdEVudHJ5EhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0dXJuGAQgASgEEikKBGtpbmQYBSABKA4yGy50ZWFtd2lyZS52MS5UcmFuc2NyaXB0S2luZBIMCgR0ZXh0GAYgASgJEgwKBHRvb2wYByABKAkSDwoHY2FsbF9pZBgIIAEoCRIOCgZmYWlsZWQYCSABKAgSIQoFdXNhZ2UYCiABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZSLPAQoVUmVhZFRyYW5zY3JpcHRSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEhcKD2JlZm9yZV9zZXF1ZW5jZRgEIAEoBBIRCglwYWdlX3NpemUYBSABKA0SDAoEdHVybhgGIAEoBBITCgtpbmNhcm5hdGlvbhgHIAEoBBIxCgR3YWl0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgiKtRgEEgIIHiJ5ChZSZWFkVHJhbnNjcmlwdFJlc3BvbnNlEi0KB2VudHJpZXMYASADKAsyHC50ZWFtd2lyZS52MS5UcmFuc2NyaXB0RW50cnkSFwoPb2xkZXN0X3NlcXVlbmNlGAIgASgEEhcKD25ld2VzdF9zZXF1ZW5jZRgDIAEoBCJYCg9UcmFuc2NyaXB0UXVlcnkSEAoIcXVlcnlfaWQYASABKAkSMwoHcmVxdWVzdBgCIAEoCzIiLnRlYW13aXJlLnYxLlJlYWRUcmFuc2NyaXB0UmVxdWVzdCJ0ChxBbnN3ZXJUcmFuc2NyaXB0UXVlcnlSZXF1ZXN0EhAKCHF1ZXJ5X2lkGAEgASgJEjEKBHBhZ2UYAiABKAsyIy50ZWFtd2lyZS52MS5SZWFkVHJhbnNjcmlwdFJlc3BvbnNlEg8KB3JlZnVzYWwYAyABKAkiHwodQW5zd2VyVHJhbnNjcmlwdFF1ZXJ5UmVzcG9uc2Uq4wEKDlRyYW5zY3JpcHRLaW5kEh8KG1RSQU5TQ1JJUFRfS0lORF9VTlNQRUNJRklFRBAAEhoKFlRSQU5TQ1JJUFRfS0lORF9QUk9NUFQQARIYChRUUkFOU0NSSVBUX0tJTkRfVEVYVBACEh0KGVRSQU5TQ1JJUFRfS0lORF9UT09MX0NBTEwQAxIfChtUUkFOU0NSSVBUX0tJTkRfVE9PTF9SRVNVTFQQBBIeChpUUkFOU0NSSVBUX0tJTkRfVFVSTl9FTkRFRBAFEhoKFlRSQU5TQ1JJUFRfS0lORF9SVU5ORVIQBkJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_options]);
+  fileDesc("Chx0ZWFtd2lyZS92MS90cmFuc2NyaXB0LnByb3RvEgt0ZWFtd2lyZS52MSL5AQoPVHJhbnNjcmlwdEVudHJ5EhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0dXJuGAQgASgEEikKBGtpbmQYBSABKA4yGy50ZWFtd2lyZS52MS5UcmFuc2NyaXB0S2luZBIMCgR0ZXh0GAYgASgJEgwKBHRvb2wYByABKAkSDwoHY2FsbF9pZBgIIAEoCRIOCgZmYWlsZWQYCSABKAgSIQoFdXNhZ2UYCiABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZSLPAQoVUmVhZFRyYW5zY3JpcHRSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEhcKD2JlZm9yZV9zZXF1ZW5jZRgEIAEoBBIRCglwYWdlX3NpemUYBSABKA0SDAoEdHVybhgGIAEoBBITCgtpbmNhcm5hdGlvbhgHIAEoBBIxCgR3YWl0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgiKtRgEEgIIHiJ5ChZSZWFkVHJhbnNjcmlwdFJlc3BvbnNlEi0KB2VudHJpZXMYASADKAsyHC50ZWFtd2lyZS52MS5UcmFuc2NyaXB0RW50cnkSFwoPb2xkZXN0X3NlcXVlbmNlGAIgASgEEhcKD25ld2VzdF9zZXF1ZW5jZRgDIAEoBCrjAQoOVHJhbnNjcmlwdEtpbmQSHwobVFJBTlNDUklQVF9LSU5EX1VOU1BFQ0lGSUVEEAASGgoWVFJBTlNDUklQVF9LSU5EX1BST01QVBABEhgKFFRSQU5TQ1JJUFRfS0lORF9URVhUEAISHQoZVFJBTlNDUklQVF9LSU5EX1RPT0xfQ0FMTBADEh8KG1RSQU5TQ1JJUFRfS0lORF9UT09MX1JFU1VMVBAEEh4KGlRSQU5TQ1JJUFRfS0lORF9UVVJOX0VOREVEEAUSGgoWVFJBTlNDUklQVF9LSU5EX1JVTk5FUhAGQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_options]);
 
 /**
  * One entry of a transcript. The texts come from the member's program and may contain any character.
@@ -209,84 +209,6 @@ export type ReadTranscriptResponse = Message<"teamwire.v1.ReadTranscriptResponse
  */
 export const ReadTranscriptResponseSchema: GenMessage<ReadTranscriptResponse> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_transcript, 2);
-
-/**
- * A frame of MessageService.Stream: someone wants to read the member's transcript.
- *
- * @generated from message teamwire.v1.TranscriptQuery
- */
-export type TranscriptQuery = Message<"teamwire.v1.TranscriptQuery"> & {
-  /**
-   * For AnswerTranscriptQueryRequest.query_id.
-   *
-   * @generated from field: string query_id = 1;
-   */
-  queryId: string;
-
-  /**
-   * What to read. `wait` is set if the answer may wait for the next entry.
-   *
-   * @generated from field: teamwire.v1.ReadTranscriptRequest request = 2;
-   */
-  request?: ReadTranscriptRequest | undefined;
-};
-
-/**
- * Describes the message teamwire.v1.TranscriptQuery.
- * Use `create(TranscriptQuerySchema)` to create a new message.
- */
-export const TranscriptQuerySchema: GenMessage<TranscriptQuery> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_transcript, 3);
-
-/**
- * The request of TeamService.AnswerTranscriptQuery.
- *
- * @generated from message teamwire.v1.AnswerTranscriptQueryRequest
- */
-export type AnswerTranscriptQueryRequest = Message<"teamwire.v1.AnswerTranscriptQueryRequest"> & {
-  /**
-   * Required. See TranscriptQuery.query_id.
-   *
-   * @generated from field: string query_id = 1;
-   */
-  queryId: string;
-
-  /**
-   * The page. Up to 256 KiB.
-   *
-   * @generated from field: teamwire.v1.ReadTranscriptResponse page = 2;
-   */
-  page?: ReadTranscriptResponse | undefined;
-
-  /**
-   * Why there is none, for people. Empty if there is one. The coordinator keeps the first 500 characters.
-   *
-   * @generated from field: string refusal = 3;
-   */
-  refusal: string;
-};
-
-/**
- * Describes the message teamwire.v1.AnswerTranscriptQueryRequest.
- * Use `create(AnswerTranscriptQueryRequestSchema)` to create a new message.
- */
-export const AnswerTranscriptQueryRequestSchema: GenMessage<AnswerTranscriptQueryRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_transcript, 4);
-
-/**
- * The reply of TeamService.AnswerTranscriptQuery.
- *
- * @generated from message teamwire.v1.AnswerTranscriptQueryResponse
- */
-export type AnswerTranscriptQueryResponse = Message<"teamwire.v1.AnswerTranscriptQueryResponse"> & {
-};
-
-/**
- * Describes the message teamwire.v1.AnswerTranscriptQueryResponse.
- * Use `create(AnswerTranscriptQueryResponseSchema)` to create a new message.
- */
-export const AnswerTranscriptQueryResponseSchema: GenMessage<AnswerTranscriptQueryResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_transcript, 5);
 
 /**
  * What an entry of a transcript is.

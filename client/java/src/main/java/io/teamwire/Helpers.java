@@ -19,6 +19,7 @@ import io.teamwire.v1.RefuseOrderRequest;
 import io.teamwire.v1.ReportExitRequest;
 import io.teamwire.v1.Request;
 import io.teamwire.v1.RequestServiceGrpc.RequestServiceBlockingStub;
+import io.teamwire.v1.ReviewResponse;
 import io.teamwire.v1.SendRequest;
 import io.teamwire.v1.SendResponse;
 import io.teamwire.v1.SetLeadRequest;
@@ -118,6 +119,19 @@ abstract class Helpers {
         body.setApprove(approve);
         body.setReason(reason);
         return messages().send(SendRequest.newBuilder().setPermissionResponse(body).build());
+    }
+
+    /**
+     * Approves or rejects the work of another member on a task. With {@code commit}, only if the review is of that
+     * commit.
+     */
+    public SendResponse answerReview(String requestId, boolean approve, String reason, String commit) {
+        var body = ReviewResponse.newBuilder();
+        body.setRequestId(requestId);
+        body.setApprove(approve);
+        body.setReason(reason);
+        body.setCommit(commit);
+        return messages().send(SendRequest.newBuilder().setReviewResponse(body).build());
     }
 
     /**

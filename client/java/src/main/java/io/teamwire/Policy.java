@@ -89,6 +89,7 @@ final class Policy {
             case "ListTasks" -> true;
             case "ListTeams" -> true;
             case "ReadTranscript" -> true;
+            case "ReadWork" -> true;
             case "WaitForDecision" -> true;
             default -> false;
         };

@@ -1,12 +1,13 @@
-//! Reading a transcript: who may, how the runner is asked, and that nothing stays in the store.
+//! Asking a runner: who may, how it is asked, and that nothing stays in the store.
 
 use std::sync::Arc;
 
-use teamwire_proto::{Reason, Refusal, name::Name, v1};
-use teamwire_server::{
-    coordinator::Coordinator,
-    domain::{identity::CallerCredentials, records::TranscriptQuery},
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, answer_query_request::Answer, runner_query::Question},
 };
+use teamwire_server::{coordinator::Coordinator, domain::identity::CallerCredentials};
 
 use crate::{calls::RuleCalls as _, team::*};
 
@@ -26,18 +27,24 @@ fn page() -> v1::ReadTranscriptResponse {
     v1::ReadTranscriptResponse { entries: vec![entry], oldest_sequence: 1, newest_sequence: 8 }
 }
 
-fn answer(query_id: &str) -> v1::AnswerTranscriptQueryRequest {
-    v1::AnswerTranscriptQueryRequest { query_id: query_id.to_owned(), page: Some(page()), refusal: String::new() }
+fn answer(query_id: &str) -> v1::AnswerQueryRequest {
+    v1::AnswerQueryRequest { query_id: query_id.to_owned(), answer: Some(Answer::Transcript(page())) }
 }
 
-async fn queries(coordinator: &Coordinator, t: &Team) -> Vec<TranscriptQuery> {
+async fn queries(coordinator: &Coordinator, t: &Team) -> Vec<Arc<v1::RunnerQuery>> {
     let ann = Name::parse("ann", "member").unwrap();
-    let found = coordinator.transcript_queries(&t.namespace, &ann).await.unwrap();
-    found.map(|record| record.queries.clone()).unwrap_or_default()
+    coordinator.runner_queries(&t.namespace, &ann, 1).await.unwrap()
+}
+
+fn transcript_of(query: &v1::RunnerQuery) -> v1::ReadTranscriptRequest {
+    match &query.question {
+        Some(Question::Transcript(request)) => request.clone(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Lets the calls run until so many ask the runner.
-async fn asked(t: &Team, number: usize) -> Vec<TranscriptQuery> {
+async fn asked(t: &Team, number: usize) -> Vec<Arc<v1::RunnerQuery>> {
     loop {
         let found = queries(&t.coordinator, t).await;
         if found.len() == number {
@@ -61,14 +68,14 @@ async fn the_runner_answers_the_lead_the_operator_and_the_member_and_nothing_sta
     for who in [&t.lead.who, &t.operator, &ann.who] {
         let reading = read(&t.coordinator, who, request(3));
         let query = asked(&t, 1).await.remove(0);
-        let asks = query.show().request.unwrap();
+        let asks = transcript_of(&query);
         assert_eq!((asks.after_sequence, asks.page_size, asks.wait.unwrap().seconds), (7, 3, 5));
         // A teammate cannot answer for the member. The runner may be connected to another coordinator.
-        t.coordinator.answer_transcript_query(&bob.who, &answer(&query.id)).await.unwrap();
-        another.answer_transcript_query(&ann.who, &answer(&query.id)).await.unwrap();
+        t.coordinator.answer_query(&bob.who, &answer(&query.query_id)).await.unwrap();
+        another.answer_query(&ann.who, &answer(&query.query_id)).await.unwrap();
         assert_eq!(reading.await.unwrap().unwrap(), page());
         assert!(queries(&t.coordinator, &t).await.is_empty());
-        let late = t.coordinator.answer_transcript_query(&ann.who, &answer(&query.id)).await;
+        let late = t.coordinator.answer_query(&ann.who, &answer(&query.query_id)).await;
         assert_eq!(late, Ok(()), "no one waits any longer");
     }
     let refused = |who: &CallerCredentials| read(&t.coordinator, who, request(3));
@@ -86,8 +93,9 @@ async fn a_runner_that_does_not_answer_or_keeps_none_is_said_to() {
     assert_eq!((error.reason, queries(&t.coordinator, &t).await.len()), (Reason::RunnerSilent, 0));
     let refusing = read(&t.coordinator, &t.lead, request(3));
     let query = asked(&t, 1).await.remove(0);
-    let refusal = v1::AnswerTranscriptQueryRequest { page: None, refusal: "no files".to_owned(), ..answer(&query.id) };
-    t.coordinator.answer_transcript_query(&ann.who, &refusal).await.unwrap();
+    let refusal =
+        v1::AnswerQueryRequest { answer: Some(Answer::Refusal("no files".to_owned())), ..answer(&query.query_id) };
+    t.coordinator.answer_query(&ann.who, &refusal).await.unwrap();
     let error = refusing.await.unwrap().unwrap_err();
     assert_eq!((error.reason, error.message.as_str()), (Reason::RunnerSilent, "no files"));
     t.leave(&ann).await;
@@ -104,11 +112,11 @@ async fn at_most_eight_calls_read_at_a_time_and_a_page_is_bounded() {
     assert_eq!(ninth.reason, Reason::QuotaExceeded);
     let entry = v1::TranscriptEntry { text: "x".repeat(300 * 1024), ..Default::default() };
     let large = v1::ReadTranscriptResponse { entries: vec![entry], ..Default::default() };
-    let answered = v1::AnswerTranscriptQueryRequest { page: Some(large), ..answer(&waiting[0].id) };
-    let refused = t.coordinator.answer_transcript_query(&ann.who, &answered).await.unwrap_err();
+    let answered = v1::AnswerQueryRequest { answer: Some(Answer::Transcript(large)), ..answer(&waiting[0].query_id) };
+    let refused = t.coordinator.answer_query(&ann.who, &answered).await.unwrap_err();
     assert_eq!(refused.reason, Reason::ContentTooLarge);
     for query in waiting {
-        t.coordinator.answer_transcript_query(&ann.who, &answer(&query.id)).await.unwrap();
+        t.coordinator.answer_query(&ann.who, &answer(&query.query_id)).await.unwrap();
     }
     for reading in readings {
         assert_eq!(reading.await.unwrap().unwrap(), page());
