@@ -70,8 +70,7 @@ async fn converted<'a>(place: &Place, files: &[&'a OsStr]) -> Result<Vec<&'a OsS
     if files.is_empty() {
         return Ok(Vec::new());
     }
-    let setting = place.git().output(&["config", "--get", "core.autocrlf"], b"").await?.stdout;
-    if !matches!(setting.trim_ascii(), b"" | b"false") {
+    if place.setting("core.autocrlf").await?.is_some_and(|setting| setting != "false") {
         return Ok(files.to_vec());
     }
     let check = [&["check-attr", "-z", "--stdin"], &CONVERTING[..]].concat();

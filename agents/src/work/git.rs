@@ -135,6 +135,13 @@ impl Git {
         let output = in_time(output(self.command, b"")).await?;
         if output.status.success() { Ok(()) } else { Err(complaint(&output)) }
     }
+
+    /// Runs it, and lets it read a file.
+    pub(crate) async fn read_from(mut self, arguments: &[&str], file: File) -> Result<(), String> {
+        self.command.args(arguments).stdin(Stdio::from(file)).stdout(Stdio::null());
+        let output = in_time(output(self.command, b"")).await?;
+        if output.status.success() { Ok(()) } else { Err(complaint(&output)) }
+    }
 }
 
 /// Returns the last lines of the errors of a git that has failed.

@@ -2,40 +2,44 @@
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
-//! | `report` | writes work in the form of the protocol | `place` |
-//! | `restore` | brings a kept working state back | `salvage` |
+//! | [`merge`] | merges a member's work into a branch | `check`, `survey`, `lock` |
+//! | `check` | runs a command on a commit, in a working tree that is thrown away | `place` |
+//! | [`bundle`] | carries commits to the repository of another machine | [`survey`] |
+//! | `survey` | says what a member has changed, and whether it can be merged | `commits`, `state` |
+//! | [`diff`] | writes what a member has changed into files | `place` |
+//! | `restore` | brings a kept working state back | [`salvage`] |
 //! | `salvage` | keeps working states as commits | `exact`, `lost`, `state` |
 //! | `lost` | finds commits that only logs hold | `place` |
 //! | `exact` | keeps the exact bytes of files that git converts | `state` |
 //! | `state` | turns the working state into a tree | `trees` |
+//! | `commits` | makes commits, and changes refs | `place` |
 //! | `trees` | compares trees | `place` |
 //! | `place` | finds a working tree and its repository | `git` |
 //! | `names` | names of members as parts of refs | |
 //! | `lock` | locks a repository | |
 //! | `git` | runs git | |
 
+pub mod bundle;
+mod check;
+mod commits;
+pub mod diff;
 mod exact;
 mod git;
 mod lock;
 mod lost;
+pub mod merge;
 mod names;
 mod place;
-mod report;
 mod restore;
-mod salvage;
+pub mod salvage;
 mod state;
+pub mod survey;
 mod trees;
 
+pub use self::{check::OUTPUT_TAIL_BYTES, names::as_branch, place::Place, restore::restore};
 pub(crate) use self::{
     git::{Git, Registration},
     lock::lock,
-};
-pub use self::{
-    names::as_branch,
-    place::Place,
-    report::here,
-    restore::restore,
-    salvage::{FILE_BYTES_MAX, KEPT_FOR, KEPT_MAX, KEPT_MIN, LEFT_OUT_MAX, Salvage, list, prune, purge, salvage},
 };
 
 #[cfg(test)]

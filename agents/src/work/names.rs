@@ -3,14 +3,14 @@
 use std::{ffi::OsStr, fmt::Write as _};
 
 /// Returns a member's name as a part of the name of a branch or of another ref. `Backend` and `backend` are the same,
-/// because a file system may not tell them apart. Git refuses two dots in a row, a dot at the beginning, `.` or `.lock`
+/// because a file system may not tell them apart. A name in this form stays as it is. Git refuses two dots in a row, a dot at the beginning, `.` or `.lock`
 /// at the end, and many characters; `%` is in no member's name.
 pub fn as_branch(member: &str) -> String {
     let mut name = String::new();
     for character in member.to_lowercase().chars() {
         match character {
             '.' if name.is_empty() || name.ends_with('.') => name.push_str("%2e"),
-            'a'..='z' | '0'..='9' | '.' | '_' | '-' => name.push(character),
+            'a'..='z' | '0'..='9' | '.' | '_' | '-' | '%' => name.push(character),
             other => {
                 for byte in other.encode_utf8(&mut [0; 4]).bytes() {
                     let _ = write!(name, "%{byte:02x}");

@@ -104,6 +104,27 @@ impl Place {
         self.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{revision}^{{commit}}")]).await
     }
 
+    /// Returns the newest commit that two commits share. `None` if there is none.
+    pub(super) async fn merge_base(&self, one: &str, other: &str) -> Result<Option<String>, String> {
+        self.ask(&["merge-base", one, other]).await
+    }
+
+    /// Returns whether a commit is the other or is among those that the other is based on.
+    pub(super) async fn is_ancestor(&self, commit: &str, of: &str) -> Result<bool, String> {
+        let ask = ["merge-base", "--is-ancestor", commit, of];
+        let output = self.named(&ask, self.git().output(&ask, b"").await)?;
+        match output.status.code() {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => self.named(&ask, Err(complaint(&output))),
+        }
+    }
+
+    /// Returns a setting of the repository or of the user.
+    pub(super) async fn setting(&self, name: &str) -> Result<Option<String>, String> {
+        self.ask(&["config", "--get", name]).await
+    }
+
     /// Returns the id of the tree that a revision names.
     pub(super) async fn tree(&self, revision: &str) -> Result<String, String> {
         let tree = format!("{revision}^{{tree}}");

@@ -9,8 +9,9 @@ use std::{
 };
 
 use super::{
+    commits::update_refs,
     place::Place,
-    salvage::{Record, Salvage, records, records_at, update_refs},
+    salvage::{Record, Salvage, records, records_at},
     state::Camera,
     trees::entries,
 };

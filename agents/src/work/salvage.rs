@@ -16,6 +16,7 @@ use std::{
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use super::{
+    commits::{Identity, commit_tree, update_refs},
     exact::{self, Exact},
     lost::lost_commits,
     names::as_branch,
@@ -40,17 +41,13 @@ pub const KEPT_MAX: usize = 500;
 pub const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// Where salvages are.
-const REFS: &str = "refs/teamwire/salvage";
+pub(crate) const SALVAGE_REFS: &str = "refs/teamwire/salvage";
 
 /// The form of a time in a ref. It sorts as the times do.
 const TIME: &str = "%Y%m%dT%H%M%S%.3fZ";
 
 /// How often to look for a time that no other salvage has.
 const TRIES: usize = 20;
-
-/// Who makes the commits.
-pub(super) const NAME: &str = "teamwire";
-pub(super) const EMAIL: &str = "teamwire@localhost";
 
 /// A working state that was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +140,7 @@ async fn keep(place: &Place, member: &str, note: &str, taken: Taken<'_>) -> Resu
     let left_out = bounded(state.left_out.into_iter().chain(lost.more).collect());
     let mut parents: Vec<String> = head.iter().cloned().collect();
     if let Some(staged) = &staged {
-        parents.push(commit(place, staged, &parents, &format!("Staged by {member}")).await?);
+        parents.push(commit_tree(place, staged, &parents, &format!("Staged by {member}\n"), &Identity::own()).await?);
     }
     parents.extend(lost.commits);
     let note = note.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -155,7 +152,7 @@ async fn keep(place: &Place, member: &str, note: &str, taken: Taken<'_>) -> Resu
     staged.iter().for_each(|staged| message += &format!("Staged: {staged}\n"));
     left_out.iter().for_each(|words| message += &format!("Left out: {}\n", words.replace('\n', " ")));
     exact.iter().for_each(|path| message += &format!("Exact: {}\n", hex_of(path.as_bytes())));
-    let id = commit(place, &tree, &parents, &message).await?;
+    let id = commit_tree(place, &tree, &parents, &message, &Identity::own()).await?;
     let (reference, time) = create(place, member, &id).await?;
     Ok(Some(Salvage { reference, commit: id, tree, parent: head, time, left_out }))
 }
@@ -184,8 +181,7 @@ async fn staged(place: &Place, head_tree: &str, tree: &str) -> Result<Option<Str
 async fn is_on_base(place: &Place, head: Option<&str>) -> Result<bool, String> {
     let (Some(head), Some(base)) = (head, place.base_branch().await?) else { return Ok(head.is_none()) };
     let Some(base) = place.commit(&base).await? else { return Ok(false) };
-    let ask = ["merge-base", "--is-ancestor", head, &base];
-    Ok(place.git().output(&ask, b"").await?.status.success())
+    place.is_ancestor(head, &base).await
 }
 
 fn bounded(mut words: Vec<String>) -> Vec<String> {
@@ -197,24 +193,12 @@ fn bounded(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// Makes a commit. Returns its id.
-async fn commit(place: &Place, tree: &str, parents: &[String], message: &str) -> Result<String, String> {
-    let mut arguments = vec!["commit-tree", tree];
-    arguments.extend(parents.iter().flat_map(|parent| ["-p", parent.as_str()]));
-    let git = ["AUTHOR", "COMMITTER"].iter().fold(place.git(), |git, who| {
-        git.with_variable(&format!("GIT_{who}_NAME"), NAME).with_variable(&format!("GIT_{who}_EMAIL"), EMAIL)
-    });
-    let git = git.with_setting("i18n.commitEncoding=UTF-8");
-    let id = place.named(&arguments, git.bytes(&arguments, message.as_bytes()).await)?;
-    Ok(String::from_utf8_lossy(&id).trim().to_owned())
-}
-
 /// Creates the ref of a salvage. Returns its name and time.
 async fn create(place: &Place, member: &str, commit: &str) -> Result<(String, Timestamp), String> {
     let mut time = now();
     let mut failed = String::new();
     for _ in 0..TRIES {
-        let reference = format!("{REFS}/{}/{}", as_branch(member), time.strftime(TIME));
+        let reference = format!("{SALVAGE_REFS}/{}/{}", as_branch(member), time.strftime(TIME));
         match update_refs(place, &format!("create {reference} {commit}\n")).await {
             Ok(()) => return Ok((reference, time)),
             Err(why) if !why.contains("already exists") && !why.contains(".lock") => return Err(why),
@@ -226,13 +210,6 @@ async fn create(place: &Place, member: &str, commit: &str) -> Result<(String, Ti
     Err(failed)
 }
 
-/// Changes refs, all or none, without logs.
-pub(super) async fn update_refs(place: &Place, commands: &str) -> Result<(), String> {
-    let update = ["update-ref", "--no-deref", "--stdin"];
-    let git = place.git().with_setting("core.logAllRefUpdates=false");
-    place.named(&update, git.bytes(&update, commands.as_bytes()).await).map(drop)
-}
-
 /// Returns the salvages of a member, or of all, newest first.
 pub async fn list(place: &Place, member: Option<&str>) -> Result<Vec<Salvage>, String> {
     let records = records(place, member, None).await?;
@@ -241,7 +218,8 @@ pub async fn list(place: &Place, member: Option<&str>) -> Result<Vec<Salvage>, S
 
 /// Returns what is known about the salvages of a member, or of all, newest first.
 pub(super) async fn records(place: &Place, member: Option<&str>, max: Option<usize>) -> Result<Vec<Record>, String> {
-    let within = member.map_or_else(|| REFS.to_owned(), |member| format!("{REFS}/{}", as_branch(member)));
+    let within =
+        member.map_or_else(|| SALVAGE_REFS.to_owned(), |member| format!("{SALVAGE_REFS}/{}", as_branch(member)));
     records_at(place, &within, max).await
 }
 

@@ -7,18 +7,15 @@ use std::{
 
 use super::place::Place;
 
-/// The modes of a submodule and of a symbolic link.
+/// The mode of a submodule.
 pub(super) const MODULE: &str = "160000";
-pub(super) const LINK: &str = "120000";
 
 /// A path at which two trees differ.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) path: OsString,
-    pub(super) old_mode: String,
+    /// The mode in the second tree. Only zeros if the path is not in it.
     pub(super) new_mode: String,
-    pub(super) old: String,
-    pub(super) new: String,
 }
 
 /// Returns the paths at which two trees differ. A file that was renamed is two of them.
@@ -28,13 +25,9 @@ pub(super) async fn changes(place: &Place, from: &str, to: &str) -> Result<Vec<C
     let mut changes = Vec::new();
     let mut fields = entries(&listed);
     while let (Some(what), Some(path)) = (fields.next(), fields.next()) {
-        let what = String::from_utf8_lossy(what).into_owned();
-        let mut what = what.trim_start_matches(':').split(' ').map(str::to_owned);
-        if let (Some(old_mode), Some(new_mode), Some(old), Some(new)) =
-            (what.next(), what.next(), what.next(), what.next())
-        {
-            changes.push(Change { path: OsStr::from_bytes(path).to_owned(), old_mode, new_mode, old, new });
-        }
+        // Such as: :100644 100755 ID ID M
+        let new_mode = String::from_utf8_lossy(what).split(' ').nth(1).unwrap_or_default().to_owned();
+        changes.push(Change { path: OsStr::from_bytes(path).to_owned(), new_mode });
     }
     Ok(changes)
 }

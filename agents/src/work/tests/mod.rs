@@ -1,7 +1,10 @@
 //! With a real git, in temporary directories.
 
+mod bundle;
+mod merge;
 mod place;
 mod salvage;
+mod survey;
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +16,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::*;
+use super::{
+    salvage::{KEPT_MAX, KEPT_MIN, list, purge, salvage},
+    *,
+};
 
 /// A repository `app` with a branch `main`, and a working tree `member` of it on the branch `teamwire/backend`.
 struct Repository {

@@ -68,6 +68,7 @@ async fn different_names_of_members_make_different_branches_that_git_accepts() {
     assert_eq!((as_branch("a.b"), as_branch("Backend.LOCK")), ("a.b".to_owned(), as_branch("backend.lock")));
     let repository = Repository::new();
     for branch in branches {
+        assert_eq!(as_branch(&branch), branch);
         repository.script("app", &format!("git check-ref-format 'refs/teamwire/salvage/{branch}/x'"));
         repository.script("app", &format!("git check-ref-format 'refs/heads/teamwire/{branch}'"));
     }

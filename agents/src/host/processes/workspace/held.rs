@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::files::{self, shown};
-use crate::work::{Git, Registration};
+use crate::work::{Git, Registration, salvage::SALVAGE_REFS};
 
 /// What git leaves in a worktree's own directory while an operation is half done.
 const HALF_DONE: [&str; 12] = [
@@ -115,46 +115,60 @@ impl Search<'_> {
     }
 
     /// Finds commits that no other branch and no tag reaches: the worktree's, its branch's, those of its
-    /// private refs, and those in all their logs.
+    /// private refs, and those in all their logs. A salvage holds what is only in logs, and not what a branch has.
     async fn commits(&self) -> Result<Option<String>, String> {
         let own = &self.registration.git_directory;
-        let mut tips: BTreeSet<String> = BTreeSet::new();
+        let (mut tips, mut past): (BTreeSet<String>, BTreeSet<String>) = Default::default();
         let head = self.git().run(&["rev-parse", "--verify", "HEAD^{commit}"]).await;
         tips.insert(head.map_err(|why| format!("HEAD names no commit: {why}"))?.trim().to_owned());
         if let Ok(tip) = self.git().run(&["rev-parse", "--verify", "--quiet", self.branch]).await {
             tips.insert(tip.trim().to_owned());
         }
         // The host has created it, so without it commits may be unknown.
-        logged(&own.join("logs/HEAD"), &mut tips)?;
+        logged(&own.join("logs/HEAD"), &mut past)?;
         for log in files::below(&own.join("logs"))? {
-            logged(&log, &mut tips)?;
+            logged(&log, &mut past)?;
         }
         let log = self.registration.common_directory.join("logs").join(self.branch);
         if log.exists() {
-            logged(&log, &mut tips)?;
+            logged(&log, &mut past)?;
         }
         for name in ["ORIG_HEAD", "FETCH_HEAD"] {
             let text = fs::read(own.join(name)).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
-            tips.extend(text.lines().filter_map(|line| line.split(['\t', ' ']).next()).map(str::to_owned));
+            past.extend(text.lines().filter_map(|line| line.split(['\t', ' ']).next()).map(str::to_owned));
         }
         let refs = ["for-each-ref", "--format=%(objectname)", "refs/bisect", "refs/worktree", "refs/rewritten"];
         tips.extend(self.git().run(&refs).await?.lines().map(str::to_owned));
-        tips.retain(|tip| !tip.is_empty() && tip.bytes().all(|byte| byte.is_ascii_hexdigit()));
 
         // A symbolic ref holds nothing by itself: it may name the very branch that goes.
         let format = "--format=%(objectname) %(refname) %(symref)";
-        let refs = ["for-each-ref", format, "refs/heads", "refs/remotes", "refs/tags"];
+        let refs = ["for-each-ref", format, "refs/heads", "refs/remotes", "refs/tags", SALVAGE_REFS];
         let refs = self.git().run(&refs).await?;
-        let elsewhere = refs.lines().filter_map(|line| {
+        let (mut elsewhere, mut salvaged) = (String::new(), String::new());
+        for line in refs.lines() {
             let mut fields = line.splitn(3, ' ');
-            let (id, name, target) = (fields.next()?, fields.next()?, fields.next()?);
-            (target.is_empty() && name != self.branch).then(|| format!("^{id}\n"))
-        });
-        let input: String = tips.iter().map(|tip| format!("{tip}\n")).chain(elsewhere).collect();
+            let (Some(id), Some(name), Some("")) = (fields.next(), fields.next(), fields.next()) else { continue };
+            if name.starts_with(SALVAGE_REFS) {
+                salvaged += &format!("^{id}\n");
+            } else if name != self.branch {
+                elsewhere += &format!("^{id}\n");
+            }
+        }
+        let lost = match self.beyond(&tips, &elsewhere).await? {
+            None => self.beyond(&past, &(elsewhere + &salvaged)).await?,
+            lost => lost,
+        };
+        Ok(lost.map(|commit| format!("the commit {commit}")))
+    }
+
+    /// Returns a commit that `tips` reach and the excluded ones do not.
+    async fn beyond(&self, tips: &BTreeSet<String>, excluded: &str) -> Result<Option<String>, String> {
+        let is_id = |tip: &&String| !tip.is_empty() && tip.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let input: String = tips.iter().filter(is_id).map(|tip| format!("{tip}\n")).collect();
         let list = ["rev-list", "--ignore-missing", "--max-count=1", "--stdin"];
-        let lost = self.git().bytes(&list, input.as_bytes()).await?;
-        Ok((!lost.is_empty()).then(|| format!("the commit {}", String::from_utf8_lossy(&lost).trim())))
+        let lost = self.git().bytes(&list, (input + excluded).as_bytes()).await?;
+        Ok((!lost.is_empty()).then(|| String::from_utf8_lossy(&lost).trim().to_owned()))
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::worktree::Worktree;
+use self::worktree::{BRANCHES, Worktree};
 use crate::{host::StartError, work::as_branch};
 
 /// Where the program of a member runs.
@@ -43,7 +43,7 @@ impl Workspace {
 
     /// Makes it a worktree of a repository. `discard_ignored`: files that git ignores may be removed with it.
     pub(super) fn in_worktree(self, repository: &Path, member: &str, discard_ignored: bool) -> Self {
-        let branch = format!("teamwire/{}", as_branch(member));
+        let branch = format!("{BRANCHES}{}", as_branch(member));
         let worktree = Worktree { repository: repository.to_owned(), branch, discard_ignored };
         Self { worktree: Some(worktree), ..self }
     }

@@ -124,27 +124,6 @@ const ONLY_HERE: &[(&str, &str, &str)] = &[
         "the submodule within",
     ),
     ("a commit", "git commit --quiet --allow-empty --message x", "the commit "),
-    (
-        "a commit that was reset",
-        "git commit --quiet --allow-empty --message x; git reset --quiet --hard @~",
-        "the commit ",
-    ),
-    (
-        "a commit that was amended",
-        "echo x >file; git commit --quiet -am x; git branch kept; git commit --quiet --amend --message y; git switch --quiet kept; git branch -D teamwire/backend >/dev/null",
-        "the commit ",
-    ),
-    (
-        "a commit that no branch had",
-        "git switch --quiet --detach; git commit --quiet --allow-empty --message x; git switch --quiet -",
-        "the commit ",
-    ),
-    (
-        "a commit without a log",
-        "git config core.logAllRefUpdates false
-         git switch --quiet --detach; git commit --quiet --allow-empty --message x; git switch --quiet -",
-        "the commit ",
-    ),
     ("a log that is gone", "rm $(git rev-parse --git-dir)/logs/HEAD", "logs/HEAD"),
     ("a commit that is replaced", "git commit --quiet --allow-empty --message x; git replace @ @~", "the commit "),
     (
@@ -155,12 +134,6 @@ const ONLY_HERE: &[(&str, &str, &str)] = &[
     (
         "a commit in the log of a ref of this worktree",
         "git update-ref --create-reflog refs/worktree/k $(git commit-tree -m x 'HEAD^{tree}'); git update-ref refs/worktree/k main",
-        "the commit ",
-    ),
-    (
-        "a commit that was fetched",
-        "git clone --quiet $REPOSITORY ../clone; cd ../clone; git config user.email a@example.com; git config user.name a
-         git commit --quiet --allow-empty --message x; cd - >/dev/null; git fetch --quiet ../clone; rm -r ../clone",
         "the commit ",
     ),
     (
@@ -266,6 +239,28 @@ const HELD: &[(&str, &str)] = &[
         "git commit --quiet --allow-empty --message x; git update-ref refs/remotes/origin/x HEAD",
     ),
     ("a commit with a tag", "git commit --quiet --allow-empty --message x; git tag x"),
+    (
+        "a commit that was reset",
+        "git commit --quiet --allow-empty --message x; git reset --quiet --hard @~",
+    ),
+    (
+        "a commit that was amended",
+        "echo x >file; git commit --quiet -am x; git branch kept; git commit --quiet --amend --message y; git switch --quiet kept; git branch -D teamwire/backend >/dev/null",
+    ),
+    (
+        "a commit that no branch had",
+        "git switch --quiet --detach; git commit --quiet --allow-empty --message x; git switch --quiet -",
+    ),
+    (
+        "a commit without a log",
+        "git config core.logAllRefUpdates false
+         git switch --quiet --detach; git commit --quiet --allow-empty --message x; git switch --quiet -",
+    ),
+    (
+        "a commit that was fetched",
+        "git clone --quiet $REPOSITORY ../clone; cd ../clone; git config user.email a@example.com; git config user.name a
+         git commit --quiet --allow-empty --message x; cd - >/dev/null; git fetch --quiet ../clone; rm -r ../clone",
+    ),
     ("another branch", "git switch --quiet --create feature; git commit --quiet --allow-empty --message x"),
     ("a stash", "echo x >file; git stash --quiet"),
     ("an empty directory", "mkdir empty"),
@@ -281,7 +276,7 @@ async fn a_worktree_of_which_git_holds_everything_elsewhere_is_removed_with_its_
         let workspace = repository.workspace(true);
         workspace.prepare().await.expect(what);
         assert!(repository.branches().contains("teamwire/backend"));
-        let held = "git rev-list --count --all; git stash list";
+        let held = "git rev-list --count --exclude=refs/teamwire/* --all; git stash list";
         repository.script(&workspace.root, script);
         let before = repository.script(&repository.path(), held);
         assert_eq!(workspace.clean().await, None, "{what}");
@@ -289,6 +284,35 @@ async fn a_worktree_of_which_git_holds_everything_elsewhere_is_removed_with_its_
         assert_eq!(repository.branches(), "", "{what}");
         assert_eq!(repository.script(&repository.path(), held), before, "{what}");
     }
+}
+
+#[tokio::test]
+async fn what_a_worktree_loses_is_kept_as_a_salvage_of_its_member() {
+    let repository = Repository::new();
+    let workspace = repository.workspace(false);
+    workspace.prepare().await.expect("prepared");
+    let reset = "git commit --quiet --allow-empty --message lost; git rev-parse HEAD; git reset --quiet --hard @~";
+    let lost = repository.script(&workspace.root, reset);
+    assert_eq!(workspace.clean().await, None);
+    assert!(!workspace.root.exists());
+    let salvages = "git gc --quiet --prune=now; git for-each-ref --format='%(refname)' refs/teamwire/salvage";
+    let salvages = repository.script(&repository.path(), salvages);
+    assert!(salvages.starts_with("refs/teamwire/salvage/backend/") && salvages.lines().count() == 1, "{salvages}");
+    let is_held = format!("git merge-base --is-ancestor {} {}", lost.trim(), salvages.trim());
+    repository.script(&repository.path(), &is_held);
+
+    // It stays with what is not committed, which is kept, too.
+    workspace.prepare().await.expect("prepared");
+    fs::write(workspace.root.join("new"), "x").expect("written");
+    assert!(workspace.clean().await.is_some_and(|why| why.contains("the new file new")));
+    let newest =
+        "git show $(git for-each-ref --count=1 --sort=-refname --format='%(refname)' refs/teamwire/salvage):new";
+    assert_eq!(repository.script(&repository.path(), newest), "x");
+
+    // What cannot be kept stays.
+    let hinder = "rm -r .git/refs/teamwire; git pack-refs --all; rm -rf .git/refs/teamwire; : >.git/refs/teamwire; echo y >$REPOSITORY/../members/backend/new";
+    repository.script(&repository.path(), hinder);
+    assert!(workspace.clean().await.is_some_and(|why| why.contains("what is in it cannot be kept elsewhere")));
 }
 
 #[tokio::test]
@@ -398,18 +422,6 @@ async fn a_directory_is_removed_only_if_it_is_empty() {
     fs::remove_file(workspace.root.join("notes")).expect("removed");
     workspace.clean().await;
     assert!(!workspace.root.exists());
-}
-
-#[tokio::test]
-async fn different_names_of_members_make_different_branches() {
-    let names = ["a.b", "a..b", "a...b", "a....b", "a.lock", "a.", "a..", "a..lock", "a.LOCK", "a.%"];
-    let branches: std::collections::BTreeSet<String> = names.iter().map(|name| as_branch(name)).collect();
-    assert_eq!(branches.len(), names.len());
-    assert_eq!(as_branch("a.b"), "a.b");
-    let repository = Repository::new();
-    for branch in branches {
-        repository.script(&repository.path(), &format!("git check-ref-format --branch 'teamwire/{branch}'"));
-    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::held::Search;
 use crate::{
     host::StartError,
-    work::{Git, Registration, lock},
+    work::{Git, Place, Registration, lock, salvage::salvage},
 };
 
 /// The file in a repository that is locked while a host adds or removes a worktree.
@@ -20,6 +20,9 @@ const LOCK: &str = "teamwire.lock";
 
 /// How long to wait for that lock. One git command may take two minutes.
 const LOCK_PATIENCE: Duration = Duration::from_secs(150);
+
+/// What the names of the branches begin with that the host makes.
+pub(super) const BRANCHES: &str = "teamwire/";
 
 /// The file among what git keeps of a worktree while its directory is made again.
 const RESTORING: &str = "teamwire-restoring";
@@ -82,6 +85,7 @@ impl Worktree {
             return Err(format!("its branch {} is another name of {}", self.branch, target.trim()));
         }
         let tip = Git::truthful(root).run(&["rev-parse", "--verify", "--quiet", &branch]).await;
+        self.salvage(root).await.map_err(|why| format!("what is in it cannot be kept elsewhere: {why}"))?;
         let search =
             Search { root, registration: &registration, branch: &branch, discard_ignored: self.discard_ignored };
         if let Some(found) = search.find().await? {
@@ -94,6 +98,14 @@ impl Worktree {
             let _ = self.delete_branch(&branch, tip.trim()).await;
         }
         Ok(())
+    }
+
+    /// Keeps what is in it as a salvage of the member, which outlives the worktree.
+    async fn salvage(&self, root: &Path) -> Result<(), String> {
+        let place = Place::find(root).await?.ok_or_else(|| format!("{} is no working tree", root.display()))?;
+        let directory = tempfile::tempdir().map_err(|error| format!("a temporary directory: {error}"))?;
+        let member = self.branch.strip_prefix(BRANCHES).unwrap_or(&self.branch);
+        salvage(&place, member, "before the worktree was removed", &directory.path().join("index")).await.map(drop)
     }
 
     async fn common_directory(&self) -> Result<PathBuf, String> {
