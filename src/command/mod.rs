@@ -55,6 +55,7 @@ mod up;
 mod update;
 mod walk;
 mod watchdog;
+mod work;
 
 use std::{env, fs, io::IsTerminal as _, path::Path};
 
@@ -193,6 +194,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Logs(logs::Logs),
     Last(last::Last),
+    Work(work::Work),
     Interrupt(interrupt::Interrupt),
     Attach(attach::Attach),
     Budget(budget::Budget),
@@ -270,6 +272,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
         Command::Attach(command) => (command.run(&context).await, false),
         Command::Budget(command) => (command.run(&context).await, command.output.json),
+        Command::Work(command) => command.run(&context).await,
         Command::Interrupt(command) => (command.run(&context).await, command.output.json),
         Command::Last(command) => (command.run(&context).await, command.output.json),
         Command::Transcript(command) => (command.run(&context).await, command.output.json),

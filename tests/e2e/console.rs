@@ -356,6 +356,7 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
         ("TeamService/Heartbeat", Who::Bob, Vec::new()),
         ("TeamService/ReportActivity", Who::Bob, Vec::new()),
         ("TeamService/AnswerQuery", Who::Bob, Vec::new()),
+        ("TeamService/SendBase", Who::Lead, Vec::new()),
         (
             "TeamService/SetBudget",
             Who::Lead,

@@ -206,6 +206,11 @@ impl WorkReporter {
         });
     }
 
+    /// Reports what came of merging an approved commit. Never waits.
+    pub(super) fn merge(&self, outcome: v1::MergeOutcome) {
+        self.0.send_modify(|waiting| waiting.merges.push_back(outcome));
+    }
+
     /// Reports the member's work. Never waits. Replaces an earlier report that has not been sent.
     pub(super) fn work(&self, work: v1::Work) {
         self.0.send_modify(|waiting| waiting.work = Some(work));
@@ -251,6 +256,8 @@ struct UnreportedActivity {
     changed: Option<v1::ChangedFiles>,
     /// The member's work.
     work: Option<v1::Work>,
+    /// What came of merging approved commits.
+    merges: VecDeque<v1::MergeOutcome>,
     /// The runner wants to know the budgets.
     asks_for_budgets: bool,
     /// What was last to be reported of the program.
@@ -276,7 +283,7 @@ impl UnreportedActivity {
 
     fn is_empty(&self) -> bool {
         let has_news = self.usage.is_some() || self.failed_turns.is_some() || self.program.is_some();
-        let has_work = self.changed.is_some() || self.work.is_some();
+        let has_work = self.changed.is_some() || self.work.is_some() || !self.merges.is_empty();
         self.lines.is_empty() && !has_news && !has_work && self.turn.is_none() && !self.asks_for_budgets
     }
 
@@ -304,6 +311,7 @@ impl UnreportedActivity {
             turn: self.turn.take(),
             changed: self.changed.take(),
             work: self.work.take(),
+            merge: self.merges.pop_front(),
             idempotency_key: Uuid::now_v7().to_string(),
         }
     }
@@ -326,6 +334,7 @@ struct Report {
     turn: Option<(u64, EndedTurn)>,
     changed: Option<v1::ChangedFiles>,
     work: Option<v1::Work>,
+    merge: Option<v1::MergeOutcome>,
     idempotency_key: String,
 }
 
@@ -344,6 +353,7 @@ impl Report {
             turn,
             changed: self.changed.clone(),
             work: self.work.clone(),
+            merge: self.merge.clone(),
         }
     }
 }

@@ -36,7 +36,10 @@ async fn answer(
                 .to_owned(),
         ),
         (Some(Question::Work(request)), _, Some(work)) => work.answer(&request).await.map(Answer::Work),
-        (Some(Question::Work(_)), _, None) => Err("The member does not work in a git repository.".to_owned()),
+        (Some(Question::Base(request)), _, Some(work)) => work.take_base(&request).await.map(Answer::Base),
+        (Some(Question::Work(_) | Question::Base(_)), _, None) => {
+            Err("The member does not work in a git repository.".to_owned())
+        }
         (None, ..) => Err("The runner does not know this question: it is of an earlier version.".to_owned()),
     };
     let answer = Some(answer.unwrap_or_else(Answer::Refusal));

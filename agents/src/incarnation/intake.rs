@@ -52,6 +52,7 @@ impl Incarnation<'_> {
 
     fn take_in_message(&mut self, delivery: Box<Delivery>) -> Option<IncarnationEvent> {
         let delivery = self.take_own_answer(delivery)?;
+        self.merge_approved(&delivery.message);
         if assigned_task(&delivery).is_some_and(|id| self.in_flight.task_token(id).is_some()) {
             // The program has the task itself.
             delivery.ack();

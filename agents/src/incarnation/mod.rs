@@ -123,6 +123,7 @@ pub(crate) struct Incarnation<'a> {
     transcript: Option<Arc<Transcript>>,
     /// Follows the member's work in its repository. `None` if the program does not work in one.
     work: Option<Arc<Tracker>>,
+    following: Option<Background<()>>,
     /// Answers to those who ask for what only the runner has.
     answers: JoinSet<()>,
     _heartbeat: Background<()>,
@@ -192,6 +193,7 @@ impl<'a> Incarnation<'a> {
             used_earlier: v1::Usage::default(),
             transcript: transcript::open(config, &joined),
             work: None,
+            following: None,
             answers: JoinSet::new(),
             client,
             joined,
@@ -334,6 +336,7 @@ impl<'a> Incarnation<'a> {
     /// nothing.
     pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
         self.in_flight.note_turn_ended(done_last);
+        self.note_work();
     }
 
     /// Sets whether the runner waits before it tries a message again. Until then, the member does not become idle.
@@ -391,6 +394,7 @@ impl<'a> Incarnation<'a> {
                 tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
             }
         }
+        self.keep_work().await;
         let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, self.reporter.finish())).await;
         if let Some(mut report) = self.failure_report.take() {
             let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, background::finished(&mut report))).await;

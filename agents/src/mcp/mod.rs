@@ -11,6 +11,7 @@
 //! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
 //! | `teamless` | `TeamCreate`, for a person who is in no team |
 //! | `team` | `TeamStatus`, and the lead's `Last`, `Invite`, `ForceStop`, `TeamDelete` |
+//! | `work` | `WorkStatus` and `WorkDiff`, and the lead's `WorkMerge` |
 //! | `spawn` | the lead's `Task`, which starts a teammate |
 
 mod check_inbox;
@@ -23,6 +24,7 @@ mod team;
 mod teamless;
 mod text;
 mod transport;
+mod work;
 
 use std::{
     fs,
@@ -57,7 +59,7 @@ pub use self::teamless::{CreateTeam, TeamlessServer};
 use crate::visible::shown_line;
 
 /// The names of all tools of a member.
-pub(crate) const TOOLS: [&str; 15] = [
+pub(crate) const TOOLS: [&str; 18] = [
     "CheckInbox",
     "ForceStop",
     "Interrupt",
@@ -73,10 +75,13 @@ pub(crate) const TOOLS: [&str; 15] = [
     "TaskUpdate",
     "TeamDelete",
     "TeamStatus",
+    "WorkDiff",
+    "WorkMerge",
+    "WorkStatus",
 ];
 
 /// The tools that only the lead gets.
-const FOR_THE_LEAD: [&str; 6] = ["Task", "Invite", "ForceStop", "Last", "Interrupt", "TeamDelete"];
+const FOR_THE_LEAD: [&str; 7] = ["Task", "Invite", "ForceStop", "Last", "Interrupt", "TeamDelete", "WorkMerge"];
 
 /// The tool that the lead does not get, because plans go to the lead.
 const FOR_TEAMMATES: &str = "SubmitPlan";
@@ -119,6 +124,7 @@ impl McpServer {
             + Self::task_tools()
             + Self::task_update_tools()
             + Self::team_tools()
+            + Self::work_tools()
             + Self::spawn_tools();
         if in_runner {
             tools.disable_route(CHECK_INBOX);

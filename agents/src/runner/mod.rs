@@ -228,6 +228,7 @@ impl Runner {
     ) -> End {
         let (stop, hurry) = (self.stop.clone(), self.hurry.clone());
         let mut incarnation = Incarnation::begin(&self.config, client, joined, carried, boundary, stop, hurry);
+        incarnation.follow_work().await;
         adapters::run(self.config.mode, &mut incarnation).await
     }
 

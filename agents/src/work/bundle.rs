@@ -17,6 +17,9 @@ pub const TIPS_MAX: usize = 256;
 /// Where the commits of members on other machines are.
 const REFS: &str = "refs/teamwire/members";
 
+/// Where the newest commits of branches of other machines are.
+const BASE_REFS: &str = "refs/teamwire/base";
+
 /// Where the ref is that a bundle is made of, while it is made.
 const TEMPORARY_REFS: &str = "refs/teamwire/bundles";
 
@@ -76,6 +79,23 @@ pub async fn make(place: &Place, what: &str, have: &[String], file: &Path) -> Re
 /// Fails, and changes nothing, unless the bundle holds exactly one ref, which is at `commit`, and its objects are sound
 /// and complete with those that are here. Only then do they leave the directory that they arrive in.
 pub async fn take(place: &Place, file: &Path, member: &str, commit: &str) -> Result<String, String> {
+    take_as(place, file, &format!("{REFS}/{}", as_branch(member)), commit).await
+}
+
+/// Returns the ref for the newest commit of a branch of another machine.
+pub(crate) fn base_ref(branch: &str) -> String {
+    format!("{BASE_REFS}/{branch}")
+}
+
+/// Lets a ref name a commit that is here. Returns the ref.
+pub(crate) async fn name(place: &Place, reference: &str, commit: &str) -> Result<String, String> {
+    place.run(&["check-ref-format", reference]).await.map_err(|_| format!("{reference} is no name for a ref"))?;
+    update_refs(place, &format!("update {reference} {commit}\n")).await?;
+    Ok(reference.to_owned())
+}
+
+/// Takes a commit as [`take`] does, and lets this ref name it. Returns the ref.
+pub(crate) async fn take_as(place: &Place, file: &Path, reference: &str, commit: &str) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {}: {why}", file.display());
     let mut bundle = File::open(file).map_err(|error| failed(&error))?;
     let begin = objects_of(&bundle, commit).map_err(|why| failed(&why))?;
@@ -104,9 +124,7 @@ pub async fn take(place: &Place, file: &Path, member: &str, commit: &str) -> Res
         fs::create_dir_all(objects.join("pack")).map_err(|error| failed(&error))?;
         fs::rename(entry.path(), &to).map_err(|error| format!("{}: {error}", to.display()))?;
     }
-    let reference = format!("{REFS}/{}", as_branch(member));
-    update_refs(place, &format!("update {reference} {commit}\n")).await?;
-    Ok(reference)
+    name(place, reference, commit).await
 }
 
 /// Reads the part of a bundle before its objects. Returns where these begin.

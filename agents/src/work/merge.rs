@@ -6,12 +6,13 @@
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    fs,
+    fmt, fs,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use teamwire_proto::word;
 use tokio::time::timeout;
 
 use super::{
@@ -76,6 +77,26 @@ pub enum Unmerged {
     Checkout { directory: PathBuf, why: String },
     /// Something else.
     Failed(String),
+}
+
+impl fmt::Display for Unmerged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflicts(paths) => write!(f, "There are conflicts in {}.", word::paths(paths)),
+            Self::CheckFailed { output_tail, how } => {
+                write!(f, "The check of the merged files failed: {how}.")?;
+                match output_tail.trim() {
+                    "" => Ok(()),
+                    tail => write!(f, " It printed:\n{tail}"),
+                }
+            }
+            Self::Moved => f.write_str("Others keep committing to the branch. Try again."),
+            Self::Checkout { directory, why } => {
+                write!(f, "The branch is checked out in {}: {why}.", directory.display())
+            }
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
 }
 
 impl From<String> for Unmerged {

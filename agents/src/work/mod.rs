@@ -2,6 +2,10 @@
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
+//! | `merge_member` | merges a member's work, wherever it is | `member`, [`merge`] |
+//! | `member` | reads a member's work, wherever it is | `report`, [`bundle`] |
+//! | `answer` | answers those who read a member's work | `report`, [`bundle`] |
+//! | `report` | writes work in the form of the protocol | [`survey`], [`salvage`] |
 //! | [`merge`] | merges a member's work into a branch | `check`, `survey`, `lock` |
 //! | `check` | runs a command on a commit, in a working tree that is thrown away | `place` |
 //! | [`bundle`] | carries commits to the repository of another machine | [`survey`] |
@@ -19,6 +23,7 @@
 //! | `lock` | locks a repository | |
 //! | `git` | runs git | |
 
+mod answer;
 pub mod bundle;
 mod check;
 mod commits;
@@ -27,19 +32,31 @@ mod exact;
 mod git;
 mod lock;
 mod lost;
+mod member;
 pub mod merge;
+mod merge_member;
 mod names;
 mod place;
+mod report;
 mod restore;
 pub mod salvage;
 mod state;
 pub mod survey;
 mod trees;
 
-pub use self::{check::OUTPUT_TAIL_BYTES, names::as_branch, place::Place, restore::restore};
 pub(crate) use self::{
+    answer::Answers,
     git::{Git, Registration},
     lock::lock,
+};
+pub use self::{
+    check::OUTPUT_TAIL_BYTES,
+    member::{Left, MemberWork, What, WorkError},
+    merge_member::{MergeOptions, MergeReport, Step},
+    names::as_branch,
+    place::Place,
+    report::{here, salvage_of, work_of},
+    restore::restore,
 };
 
 #[cfg(test)]

@@ -75,6 +75,28 @@ impl Place {
         Ok(oldest.min().map(|(_, commit)| format!("root:{commit}")))
     }
 
+    /// Returns whether this is a working tree beside the main one, which one member has for itself.
+    pub fn is_linked(&self) -> bool {
+        self.git_directory != self.common_directory
+    }
+
+    /// Returns the working tree that has a branch checked out. `None` if none has.
+    pub async fn worktree_of(&self, branch: &str) -> Result<Option<PathBuf>, String> {
+        let listed = self.run(&["worktree", "list", "--porcelain", "-z"]).await?;
+        let of = |entry: &str| {
+            let mut lines = entry.split('\0');
+            let directory = lines.find_map(|line| line.strip_prefix("worktree "))?;
+            let has_it = lines.any(|line| line.strip_prefix("branch refs/heads/") == Some(branch));
+            has_it.then(|| PathBuf::from(directory))
+        };
+        Ok(listed.split("\0\0").find_map(of))
+    }
+
+    /// Returns the command that the repository's settings have for checking a merge. `None` if they have none.
+    pub async fn check(&self) -> Result<Option<String>, String> {
+        self.setting("teamwire.check").await
+    }
+
     /// Returns the branch that is checked out. `None` if HEAD is detached.
     pub async fn branch(&self) -> Result<Option<String>, String> {
         Ok(branch_of(self.ask(&["symbolic-ref", "--quiet", "HEAD"]).await?))
@@ -88,7 +110,7 @@ impl Place {
     /// Returns the branch that work is based on: the one that is checked out in the repository's main working tree, if
     /// this is another one. Otherwise the remote's main branch, such as `origin/main`, if it is known.
     pub async fn base_branch(&self) -> Result<Option<String>, String> {
-        if self.git_directory != self.common_directory {
+        if self.is_linked() {
             let common = self.common_directory.display().to_string();
             let main = format!("--git-dir={common}");
             if let Some(branch) = branch_of(self.ask(&[&main, "symbolic-ref", "--quiet", "HEAD"]).await?) {
@@ -100,7 +122,7 @@ impl Place {
     }
 
     /// Returns the id of the commit that a revision names. `None` if it names none.
-    pub(super) async fn commit(&self, revision: &str) -> Result<Option<String>, String> {
+    pub async fn commit(&self, revision: &str) -> Result<Option<String>, String> {
         self.ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{revision}^{{commit}}")]).await
     }
 

@@ -157,6 +157,16 @@ async fn keep(place: &Place, member: &str, note: &str, taken: Taken<'_>) -> Resu
     Ok(Some(Salvage { reference, commit: id, tree, parent: head, time, left_out }))
 }
 
+/// Keeps a branch, whose working tree is gone, as a working state without changes. Returns the ref.
+pub async fn keep_branch(place: &Place, member: &str, branch: &str, note: &str) -> Result<String, String> {
+    let head =
+        place.commit(&format!("refs/heads/{branch}")).await?.ok_or_else(|| format!("there is no branch {branch}"))?;
+    let tree = place.tree(&head).await?;
+    let message = format!("Working state of {member}\n\n{note}\n\nHead: {head}\nTaken: {tree}\n");
+    let id = commit_tree(place, &tree, &[head], &message, &Identity::own()).await?;
+    Ok(create(place, member, &id).await?.0)
+}
+
 /// Returns the tree of the index if it has content that is in neither HEAD nor the working state. `None` also if it has
 /// conflicts, so that it has no tree.
 async fn staged(place: &Place, head_tree: &str, tree: &str) -> Result<Option<String>, String> {

@@ -67,6 +67,8 @@ pub struct Survey {
     /// The newest commit that the work and the base branch share.
     pub base: Option<String>,
     pub head: Option<String>,
+    /// The tree of the working state.
+    pub tree: String,
     /// How many commits only HEAD has, and only the base branch.
     pub ahead: u64,
     pub behind: u64,
@@ -90,10 +92,31 @@ pub struct Survey {
 pub async fn survey(place: &Place, base: Option<&str>, index: &Path) -> Result<Survey, String> {
     let head = place.head().await?;
     let tree = Camera::new(place, index).await?.take(head.as_deref(), FILE_BYTES_MAX).await?.tree;
-    let base_branch = match base {
+    let base = match base {
         Some(base) => Some(base.to_owned()),
         None => place.base_branch().await?,
     };
+    compare(place, State { branch: place.branch().await?, head, tree }, base).await
+}
+
+/// Surveys a branch, whose working tree is gone or elsewhere, as [`survey`] does.
+pub async fn survey_branch(place: &Place, branch: &str, base: Option<&str>) -> Result<Survey, String> {
+    let reference = format!("refs/heads/{branch}");
+    let head = place.commit(&reference).await?.ok_or_else(|| format!("there is no branch {branch}"))?;
+    let tree = place.tree(&head).await?;
+    let state = State { branch: Some(branch.to_owned()), head: Some(head), tree };
+    compare(place, state, base.map(str::to_owned)).await
+}
+
+/// What is surveyed.
+struct State {
+    branch: Option<String>,
+    head: Option<String>,
+    tree: String,
+}
+
+async fn compare(place: &Place, state: State, base_branch: Option<String>) -> Result<Survey, String> {
+    let State { branch, head, tree } = state;
     let tip = match &base_branch {
         Some(name) => place.commit(name).await?,
         None => None,
@@ -126,7 +149,7 @@ pub async fn survey(place: &Place, base: Option<&str>, index: &Path) -> Result<S
     };
     Ok(Survey {
         repository: place.repository_id().await?,
-        branch: place.branch().await?,
+        branch,
         base_branch,
         base: merge_base,
         ahead,
@@ -138,6 +161,7 @@ pub async fn survey(place: &Place, base: Option<&str>, index: &Path) -> Result<S
         paths_total: changed.len(),
         paths: changed.iter().take(PATHS_MAX).map(|change| change.path.to_string_lossy().into_owned()).collect(),
         head,
+        tree,
         forecast,
     })
 }
@@ -209,16 +233,18 @@ pub(super) fn with_objects_in(place: &Place, git: Git, directory: &Path) -> Git 
         .with_variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", OsStr::from_bytes(&objects))
 }
 
+/// Returns whether programs write a file of this name.
+pub fn is_lock_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    LOCK_FILES.iter().any(|known| name == *known)
+}
+
 /// Returns the paths at which two trees differ, except for files that programs write (lock files, and files with the
 /// attribute `linguist-generated`) and files that merge by themselves (`merge=union`, `ours` or `binary`).
 pub async fn touched(place: &Place, earlier: &str, later: &str) -> Result<Vec<String>, String> {
-    let is_lock_file = |path: &OsString| {
-        let name = Path::new(path).file_name().unwrap_or_default();
-        LOCK_FILES.iter().any(|known| name == *known)
-    };
     let changed = changes(place, earlier, later).await?;
     let changed: Vec<OsString> =
-        changed.into_iter().map(|change| change.path).filter(|path| !is_lock_file(path)).collect();
+        changed.into_iter().map(|change| change.path).filter(|path| !is_lock_file(path.as_ref())).collect();
     if changed.is_empty() {
         return Ok(Vec::new());
     }

@@ -25,6 +25,7 @@ use tonic::Status;
 
 use crate::render::claimed;
 use calls::RuleCalls as _;
+use teamwire_agents::agent_text;
 
 #[path = "../../../server/tests/rules/calls.rs"]
 mod calls;

@@ -98,6 +98,19 @@ impl Coordinator {
         }
     }
 
+    /// See `TeamService.SendBase`.
+    pub async fn send_base(
+        self: &Arc<Self>,
+        who: &CallerCredentials,
+        request: &v1::SendBaseRequest,
+    ) -> Result<v1::SendBaseResponse, Refusal> {
+        let asked = v1::SendBaseRequest { team: String::new(), member: String::new(), ..request.clone() };
+        match self.ask_runner(who, &request.team, &request.member, Question::Base(asked), GIT_DEADLINE).await? {
+            Some(Answer::Base(reply)) => Ok(reply),
+            answer => Err(runner_query::refused(answer)),
+        }
+    }
+
     async fn ask_runner(
         self: &Arc<Self>,
         who: &CallerCredentials,

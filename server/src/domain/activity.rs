@@ -79,6 +79,9 @@ pub fn report(
         turn_ended(tx, &name, incarnation, reported, &model)?;
     }
     same_files::report(tx, &team, &name, request.changed.as_ref(), request.work.as_ref())?;
+    if let Some(outcome) = &request.merge {
+        task::review::note_merge(tx, &team, &name, outcome)?;
+    }
     if let Some(work) = &request.work {
         let work = work::kept(work);
         task::review::note_work(tx, &team, &name, &work)?;

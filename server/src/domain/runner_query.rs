@@ -24,6 +24,10 @@ pub const QUERIES_MAX: usize = 8;
 /// How many bytes an answer has.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
+/// How many bytes of a bundle come with one question, and how many a bundle has.
+const PAGE_BYTES_MAX: usize = 192 * 1024;
+const BUNDLE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
 /// How many characters of a refusal are kept.
 const REFUSAL_CHARS_MAX: usize = 500;
 
@@ -54,7 +58,15 @@ pub fn subject(
     let reviews = match question {
         Question::Work(request) => {
             check_work(request)?;
-            request.part() != WorkPart::Salvages && is_reviewer(tx, &caller, &team, name)?
+            // A salvage is named by its ref, or found among the commits that a branch is compared with.
+            let is_id = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let is_of_commits = is_id(&request.commit) && is_id(&request.against);
+            request.part() != WorkPart::Salvages && is_of_commits && is_reviewer(tx, &caller, &team, name)?
+        }
+        Question::Base(request) => {
+            check_base(request)?;
+            caller.lead_only("give a member commits")?;
+            true
         }
         Question::Transcript(_) => false,
     };
@@ -64,7 +76,7 @@ pub fn subject(
     if matches!(member.life, Life::Exited { .. }) {
         let command = match question {
             Question::Transcript(_) => "transcript",
-            Question::Work(_) => "work",
+            Question::Work(_) | Question::Base(_) => "work",
         };
         let text = format!(
             "{name} has exited, so no runner answers for it. On the machine where it ran, `teamwire {command} {name}` reads \
@@ -92,6 +104,28 @@ fn check_work(request: &v1::ReadWorkRequest) -> Result<(), Refusal> {
     }
     if request.offset > 0 && request.version.is_empty() {
         return invalid("version", "A page that does not begin at 0 needs the version of the first page.");
+    }
+    Ok(())
+}
+
+fn check_base(request: &v1::SendBaseRequest) -> Result<(), Refusal> {
+    let invalid = |field: &str, text: &str| Err(Refusal::new(Reason::InvalidField, text).field(field));
+    let is_id = matches!(request.commit.len(), 40 | 64) && request.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_id {
+        return invalid("commit", "commit takes 40 or 64 hexadecimal digits.");
+    }
+    let is_sound = |c: char| !c.is_control() && !c.is_whitespace();
+    if request.branch.is_empty()
+        || request.branch.chars().count() > ID_CHARS_MAX
+        || !request.branch.chars().all(is_sound)
+    {
+        return invalid("branch", "branch names no branch.");
+    }
+    if request.data.len() > PAGE_BYTES_MAX {
+        return invalid("data", "A page has up to 192 KiB.");
+    }
+    if request.total_bytes > BUNDLE_BYTES_MAX || request.offset > request.total_bytes {
+        return invalid("total_bytes", "A bundle has up to 1 GiB.");
     }
     Ok(())
 }

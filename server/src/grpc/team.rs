@@ -180,6 +180,16 @@ impl TeamService for Services {
         }
     }
 
+    async fn send_base(&self, request: Request<v1::SendBaseRequest>) -> Result<Response<v1::SendBaseResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let sending = self.while_signed_in(&who, self.coordinator.send_base(&who, &request));
+        let waited = self.heartbeats.while_waiting(&who, sending);
+        match self.draining.run_until_cancelled(waited).await {
+            Some(reply) => Ok(Response::new(reply?)),
+            None => Err(draining().into()),
+        }
+    }
+
     async fn answer_query(
         &self,
         request: Request<v1::AnswerQueryRequest>,

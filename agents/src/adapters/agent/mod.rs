@@ -392,6 +392,9 @@ impl Agent {
             if let Change::CallBegan { line, .. } = &change {
                 self.unsent.call_began(line);
             }
+            if let Change::FileChanged(path) = &change {
+                incarnation.file_changed(path);
+            }
             self.turns.change(&change);
             self.state.change(change);
         }

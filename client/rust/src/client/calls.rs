@@ -222,6 +222,7 @@ calls! {
     teams.set_budget = SetBudget(SetBudgetRequest.team) -> SetBudgetResponse;
     /// Answers a query of the member's transcript.
     teams.read_work = ReadWork(ReadWorkRequest) -> ReadWorkResponse;
+    teams.send_base = SendBase(SendBaseRequest.team) -> SendBaseResponse;
     teams.answer_query = AnswerQuery(AnswerQueryRequest) -> AnswerQueryResponse;
     /// Lists the teams that the caller can see.
     teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;

@@ -8,10 +8,11 @@ use teamwire_proto::{
     id::RequestId,
     name::{Address, LEAD_ALIAS, Name},
     v1::{self, CancelCause, NoticeKind, TaskEventKind},
+    word,
 };
 
 use super::{
-    board::{Place, Status, TaskRecord},
+    board::{Place, Status, TaskRecord, record_id},
     change::{Change, find, record},
     give_back::back_to_the_board,
     notices::summary_of_record,
@@ -25,6 +26,11 @@ use crate::domain::{
     tx::{RuleError, Tx},
     work,
 };
+
+/// How many characters of a branch's name and of an explanation are kept, and how many of a commit's id are shown.
+const BRANCH_CHARS_MAX: usize = 500;
+const DETAIL_CHARS_MAX: usize = 4_000;
+const SHORT_CHARS: usize = 10;
 
 /// Who reviews a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,7 +211,7 @@ pub fn note_work(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, work: &v1::Wor
         return_task(tx, &team, &mut change, &mut task, request.incarnation, &because)?;
         record(tx, TaskEventKind::ReviewEnded, &task, &Actor::Coordinator, &because);
         change.finish(tx);
-        let short = |commit: &str| commit.chars().take(10).collect::<String>();
+        let short = |commit: &str| commit.chars().take(SHORT_CHARS).collect::<String>();
         let asked = short(request::review::commit_of(request.work.as_ref()));
         let notice = v1::Notice {
             kind: NoticeKind::ReviewVoid.into(),
@@ -223,6 +229,46 @@ pub fn note_work(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, work: &v1::Wor
         notices::notify(tx, &team, &[&Actor::Member(name.clone())], notice)?;
     }
     Ok(())
+}
+
+/// Tells the lead what came of merging an approved commit and, if it was not merged, the member as well.
+pub fn note_merge(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    name: &Name,
+    outcome: &v1::MergeOutcome,
+) -> Result<(), RuleError> {
+    let Some(task) = tx.read::<TaskRecord>(&record_id(outcome.task_id))? else { return Ok(()) };
+    if !task.is_owned_by(name) {
+        return Ok(());
+    }
+    let cut = |text: &str, max: usize| text.chars().take(max).collect::<String>();
+    let (id, into) = (task.id, word::one_line(&cut(&outcome.into, BRANCH_CHARS_MAX)));
+    let commit = cut(&outcome.merged, SHORT_CHARS);
+    let text = match (outcome.merged.is_empty(), outcome.conflicts.as_slice()) {
+        (false, _) => format!("The approved work of {name} on task {id} is merged into {into}, at {commit}."),
+        (true, []) => {
+            let why = cut(&outcome.detail, DETAIL_CHARS_MAX);
+            format!("The approved work of {name} on task {id} is not merged into {into}. {}", why.trim())
+        }
+        (true, paths) => format!(
+            "The approved work of {name} on task {id} conflicts with {into} in {}. {name}, merge {into} into your branch, resolve \
+             the conflicts and commit; then `teamwire work merge {name}` can merge it.",
+            word::paths(paths)
+        ),
+    };
+    let notice = v1::Notice {
+        kind: NoticeKind::Merge.into(),
+        member: name.to_string(),
+        task: Some(summary_of_record(&task)),
+        text,
+        ..v1::Notice::default()
+    };
+    let (lead, member) = (Actor::Member(team.lead.clone()), Actor::Member(name.clone()));
+    match outcome.merged.is_empty() {
+        true => notices::notify(tx, team, &[&lead, &member], notice),
+        false => notices::notify(tx, team, &[&lead], notice),
+    }
 }
 
 /// Returns the tasks of a member that are in review.

@@ -440,6 +440,10 @@ impl TeamService for Coordinator {
         not_scripted()
     }
 
+    async fn send_base(&self, _: Request<v1::SendBaseRequest>) -> Result<Response<v1::SendBaseResponse>, Status> {
+        not_scripted()
+    }
+
     async fn answer_query(
         &self,
         _: Request<v1::AnswerQueryRequest>,
