@@ -89,7 +89,8 @@ pub struct Survey {
 /// Without a base, the working state is compared with HEAD.
 pub async fn survey(place: &Place, base: Option<&str>, index: &Path) -> Result<Survey, String> {
     let head = place.head().await?;
-    let tree = Camera::new(place, index).await?.take(head.as_deref(), FILE_BYTES_MAX).await?.tree;
+    let mut camera = Camera::new(place, index).await?;
+    let tree = camera.take(head.as_deref(), FILE_BYTES_MAX).await?.tree;
     let base_branch = match base {
         Some(base) => Some(base.to_owned()),
         None => place.base_branch().await?,

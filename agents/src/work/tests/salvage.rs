@@ -349,6 +349,7 @@ async fn many_keep_states_at_once_and_a_lock_of_the_private_index_does_not_matte
     assert!(kept.iter().all(|kept| kept.as_ref().is_ok_and(Option::is_some)), "{kept:?}");
     repository.script("member", "echo three >file; : >$T/private-index.lock");
     assert!(salvage(&place, "a", "", &index).await.expect("kept").is_some());
+    assert!(repository.path("private-index.lock").exists());
 }
 
 #[tokio::test]
