@@ -111,8 +111,12 @@ pub(crate) async fn take_as(place: &Place, file: &Path, reference: &str, commit:
     // Git streams what is larger.
     let indexing = git().with_setting("core.bigFileThreshold=16m");
     place.named(&index, indexing.read_from(&index, bundle).await)?;
-    // Every object is there, and it is a commit.
-    let connected = ["rev-list", "--objects", "--quiet", &format!("{commit}^{{commit}}"), "--not", "--all"];
+    let kind = git().run(&["cat-file", "-t", commit]).await.unwrap_or_default();
+    if kind.trim() != "commit" {
+        return Err(failed(&format!("{commit} is no commit in it")));
+    }
+    // Every object is there.
+    let connected = ["rev-list", "--objects", "--quiet", commit, "--not", "--all"];
     place.named(&connected, git().run(&connected).await)?;
 
     let packs = quarantine.path().join("pack");

@@ -1,7 +1,7 @@
 //! Keeps the exact bytes of files that git converts: line ends, filters, encodings.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
     fs, io,
     os::unix::ffi::OsStrExt as _,
@@ -46,16 +46,18 @@ pub(super) async fn keep(place: &Place, camera: &Camera<'_>, head_tree: &str, tr
     let camera = Camera::new(place, &index).await?;
     let prefix = format!("--prefix={}", again.display());
     camera.feed(&["checkout-index", "-z", "--stdin", &prefix], &lines("", &converted, 0)).await?;
+    let modes: BTreeMap<&OsStr, &str> =
+        changed.iter().map(|change| (change.path.as_os_str(), change.new_mode.as_str())).collect();
     let (mut corrections, mut inexact) = (Vec::new(), Vec::new());
     for path in converted {
         // What is not there is left out on purpose.
         let Ok(bytes) = fs::read(place.root.join(path)) else { continue };
-        let Some(change) = changed.iter().find(|change| change.path == path) else { continue };
+        let Some(mode) = modes.get(path) else { continue };
         if fs::read(again.join(path)).is_ok_and(|written| written == bytes) {
             continue;
         }
         let id = place.feed(&["hash-object", "-w", "--stdin", "--no-filters"], &bytes).await?;
-        let entry = format!("{} {} 0\t", change.new_mode, String::from_utf8_lossy(&id).trim());
+        let entry = format!("{mode} {} 0\t", String::from_utf8_lossy(&id).trim());
         corrections.extend(lines(&entry, [path], 0));
         inexact.push(path.to_owned());
     }

@@ -98,6 +98,15 @@ async fn fill(
         // Fails if the branch has been made meanwhile.
         update_refs(place, &format!("create {reference} {parent}\n")).await?;
     }
+    let attached = attach(&new, record, salvage, reference).await;
+    if let (Err(_), Some(parent)) = (&attached, &salvage.parent) {
+        let _ = update_refs(place, &format!("delete {reference} {parent}\n")).await;
+    }
+    attached
+}
+
+/// Lets a working tree have a branch checked out, and stages what was staged.
+async fn attach(new: &Place, record: &Record, salvage: &Salvage, reference: &str) -> Result<(), String> {
     new.run(&["symbolic-ref", "HEAD", reference]).await?;
     let staged = record.staged.as_deref().or(salvage.parent.as_deref()).unwrap_or("--empty");
     new.run(&["read-tree", staged]).await?;

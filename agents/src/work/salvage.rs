@@ -21,7 +21,7 @@ use super::{
     lost::lost_commits,
     names::as_branch,
     place::Place,
-    state::{Camera, State},
+    state::Camera,
     trees::{changes, empty_tree},
 };
 
@@ -96,30 +96,8 @@ pub(super) async fn salvage_up_to(
     large: u64,
 ) -> Result<Option<Salvage>, String> {
     let head = place.head().await?;
-    let camera = Camera::new(place, index).await?;
-    let state = match camera.take(head.as_deref(), large).await {
-        // Another process uses it.
-        Err(why) if why.contains(".lock': File exists") => {
-            let directory = tempfile::tempdir().map_err(|error| format!("a temporary directory: {error}"))?;
-            let index = directory.path().join("index");
-            let camera = Camera::new(place, &index).await?;
-            let state = camera.take(head.as_deref(), large).await?;
-            return keep(place, member, note, Taken { camera: &camera, state, head }).await;
-        }
-        state => state?,
-    };
-    keep(place, member, note, Taken { camera: &camera, state, head }).await
-}
-
-/// A working state that was taken, and the commit that was checked out.
-struct Taken<'a> {
-    camera: &'a Camera<'a>,
-    state: State,
-    head: Option<String>,
-}
-
-async fn keep(place: &Place, member: &str, note: &str, taken: Taken<'_>) -> Result<Option<Salvage>, String> {
-    let Taken { camera, state, head } = taken;
+    let mut camera = Camera::new(place, index).await?;
+    let state = camera.take(head.as_deref(), large).await?;
     let head_tree = match &head {
         Some(head) => place.tree(head).await?,
         None => empty_tree(place).await?,
@@ -136,7 +114,7 @@ async fn keep(place: &Place, member: &str, note: &str, taken: Taken<'_>) -> Resu
     if !is_lost && (is_kept || is_nothing) {
         return Ok(None);
     }
-    let Exact { tree, files: exact } = exact::keep(place, camera, &head_tree, &state.tree).await?;
+    let Exact { tree, files: exact } = exact::keep(place, &camera, &head_tree, &state.tree).await?;
     let left_out = bounded(state.left_out.into_iter().chain(lost.more).collect());
     let mut parents: Vec<String> = head.iter().cloned().collect();
     if let Some(staged) = &staged {

@@ -5,9 +5,11 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     os::unix::ffi::OsStrExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
+
+use tempfile::TempDir;
 
 use super::{
     git::{Git, complaint},
@@ -44,8 +46,10 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Camera<'a> {
     place: &'a Place,
-    index: &'a Path,
+    index: PathBuf,
     settings: Vec<String>,
+    /// Has the index if another process uses the given one.
+    directory: Option<TempDir>,
 }
 
 /// An entry of an index.
@@ -59,23 +63,23 @@ struct Entry {
 impl<'a> Camera<'a> {
     /// Prepares it. `index`: a private index. It may remain from an earlier time, which saves git the reading of files
     /// that are as they were.
-    pub(super) async fn new(place: &'a Place, index: &'a Path) -> Result<Self, String> {
+    pub(super) async fn new(place: &'a Place, index: &Path) -> Result<Self, String> {
         let mut settings: Vec<String> = SETTINGS.map(str::to_owned).into();
         // A filter that fails does not keep a file from being taken as it is.
         let required = ["config", "--name-only", "-z", "--get-regexp", r"^filter\..*\.required$"];
         let required = place.git().output(&required, b"").await?.stdout;
         settings.extend(entries(&required).map(|name| format!("{}=false", String::from_utf8_lossy(name))));
-        Ok(Self { place, index, settings })
+        Ok(Self { place, index: index.to_owned(), settings, directory: None })
     }
 
     /// Returns the private index.
     pub(super) fn index(&self) -> &Path {
-        self.index
+        &self.index
     }
 
     /// Prepares a command that uses the private index.
     pub(super) fn git(&self) -> Git {
-        let git = self.place.git().with_index(self.index);
+        let git = self.place.git().with_index(&self.index);
         self.settings.iter().fold(git, |git, setting| git.with_setting(setting))
     }
 
@@ -91,7 +95,19 @@ impl<'a> Camera<'a> {
 
     /// Takes the state. `head`: the commit that is checked out. `large`: how many bytes a file that HEAD does not have
     /// may have.
-    pub(super) async fn take(&self, head: Option<&str>, large: u64) -> Result<State, String> {
+    pub(super) async fn take(&mut self, head: Option<&str>, large: u64) -> Result<State, String> {
+        match self.take_once(head, large).await {
+            Err(why) if self.directory.is_none() && why.contains(".lock': File exists") => {
+                let directory = tempfile::tempdir().map_err(|error| format!("a temporary directory: {error}"))?;
+                self.index = directory.path().join("index");
+                self.directory = Some(directory);
+                self.take_once(head, large).await
+            }
+            taken => taken,
+        }
+    }
+
+    async fn take_once(&self, head: Option<&str>, large: u64) -> Result<State, String> {
         self.prepare(head).await?;
         let real = self.entries_of(None).await?;
         let modules: Vec<&Entry> = real.iter().filter(|entry| entry.mode == MODULE).collect();
@@ -115,7 +131,7 @@ impl<'a> Camera<'a> {
         }
 
         // What the working tree leaves out is as in its index, and a submodule is at the commit that is recorded.
-        let private = self.entries_of(Some(self.index)).await?;
+        let private = self.entries_of(Some(&self.index)).await?;
         let mut corrections = Vec::new();
         for entry in modules.iter().chain(&absent) {
             corrections.extend(lines(&format!("{} {} 0\t", entry.mode, entry.id), [&entry.path], 0));
@@ -151,7 +167,7 @@ impl<'a> Camera<'a> {
         if self.index.exists() && self.git().run(&["ls-files", "--cached", "--", ":(top,literal).git"]).await.is_ok() {
             return Ok(());
         }
-        let _ = fs::remove_file(self.index);
+        let _ = fs::remove_file(&self.index);
         self.feed(&["read-tree", head.unwrap_or("--empty")], b"").await.map(drop)
     }
 

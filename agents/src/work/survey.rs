@@ -91,12 +91,13 @@ pub struct Survey {
 /// Without a base, the working state is compared with HEAD.
 pub async fn survey(place: &Place, base: Option<&str>, index: &Path) -> Result<Survey, String> {
     let head = place.head().await?;
-    let tree = Camera::new(place, index).await?.take(head.as_deref(), FILE_BYTES_MAX).await?.tree;
+    let mut camera = Camera::new(place, index).await?;
+    let tree = camera.take(head.as_deref(), FILE_BYTES_MAX).await?.tree;
     let base = match base {
         Some(base) => Some(base.to_owned()),
         None => place.base_branch().await?,
     };
-    compare(place, State { branch: place.branch().await?, head, tree }, base).await
+    compare(place, Surveyed { branch: place.branch().await?, head, tree }, base).await
 }
 
 /// Surveys a branch, whose working tree is gone or elsewhere, as [`survey`] does.
@@ -104,19 +105,19 @@ pub async fn survey_branch(place: &Place, branch: &str, base: Option<&str>) -> R
     let reference = format!("refs/heads/{branch}");
     let head = place.commit(&reference).await?.ok_or_else(|| format!("there is no branch {branch}"))?;
     let tree = place.tree(&head).await?;
-    let state = State { branch: Some(branch.to_owned()), head: Some(head), tree };
+    let state = Surveyed { branch: Some(branch.to_owned()), head: Some(head), tree };
     compare(place, state, base.map(str::to_owned)).await
 }
 
 /// What is surveyed.
-struct State {
+struct Surveyed {
     branch: Option<String>,
     head: Option<String>,
     tree: String,
 }
 
-async fn compare(place: &Place, state: State, base_branch: Option<String>) -> Result<Survey, String> {
-    let State { branch, head, tree } = state;
+async fn compare(place: &Place, state: Surveyed, base_branch: Option<String>) -> Result<Survey, String> {
+    let Surveyed { branch, head, tree } = state;
     let tip = match &base_branch {
         Some(name) => place.commit(name).await?,
         None => None,

@@ -51,6 +51,12 @@ async fn a_hostile_bundle_changes_nothing() {
         ("nothing", ": >bundle", "no bundle"),
         ("another commit", "git -C app bundle create --quiet $T/bundle main", "and not"),
         ("a branch besides", "git -C app bundle create --quiet $T/bundle main teamwire/backend", "and not"),
+        (
+            "a tag",
+            "git -C app tag -m x annotated teamwire/backend; git -C app rev-parse annotated >$T/commit
+             git -C app bundle create --quiet $T/bundle annotated",
+            "is no commit",
+        ),
         ("broken objects", "git -C app bundle create --quiet $T/b main..teamwire/backend; head -c 300 b >bundle", ""),
         (
             "what its base has not",

@@ -273,3 +273,15 @@ async fn two_merges_at_once_wait_for_each_other() {
         "two\nx\n5"
     );
 }
+
+#[tokio::test]
+async fn a_checkout_goes_back_if_the_branch_cannot_be_changed() {
+    let repository = committed("echo two >file; echo x >new; rm tool");
+    repository.script("app", "git switch --quiet main; : >.git/refs/heads/main.lock");
+    let (before, bytes) = (repository.users("app"), files(&repository.path("app")));
+    let Err(Unmerged::Failed(why)) = merged(&repository, order()).await else { panic!("it is locked") };
+    assert!(why.contains("main.lock"), "{why}");
+    assert_eq!((&repository.users("app")[..3], files(&repository.path("app"))), (&before[..3], bytes));
+    repository.script("app", "rm .git/refs/heads/main.lock");
+    assert!(merged(&repository, order()).await.is_ok_and(|done| done.updated_checkout));
+}

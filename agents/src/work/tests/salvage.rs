@@ -126,6 +126,13 @@ const CASES: &[Case] = &[
         left_out: &[],
         then: "test -e tool; test \"$(git status --porcelain)\" = \"$(printf ' M file\\n?? docs/new')\"",
     },
+    Case {
+        what: "an edit beside a sparse index",
+        work: "git sparse-checkout set --cone --sparse-index none 2>/dev/null; test ! -e docs; echo two >file",
+        damage: "git checkout --quiet .",
+        left_out: &[],
+        then: "test -e docs/page; test \"$(git status --porcelain)\" = ' M file'",
+    },
     case("a name of two lines", "echo x >'a\nb'; git add . ; git commit --quiet -m x; echo y >'a\nb'; echo z >'c\nd'", "rm a* c*"),
     case("names with a colon", "echo x >:file; echo x >':(top)x'; echo x >'*'; echo x >'a\\b'", "git clean --quiet -fd"),
     case("a name that is not text", "name=$(printf 'f\\377'); echo x >$name", "git clean --quiet -fd"),
@@ -349,6 +356,7 @@ async fn many_keep_states_at_once_and_a_lock_of_the_private_index_does_not_matte
     assert!(kept.iter().all(|kept| kept.as_ref().is_ok_and(Option::is_some)), "{kept:?}");
     repository.script("member", "echo three >file; : >$T/private-index.lock");
     assert!(salvage(&place, "a", "", &index).await.expect("kept").is_some());
+    assert!(repository.path("private-index.lock").exists());
 }
 
 #[tokio::test]
@@ -418,4 +426,32 @@ async fn an_old_git_keeps_and_restores() {
     let kept = salvage(&place, "backend", "", &repository.index()).await.expect("kept").expect("kept");
     restore(&place, &kept.reference, &repository.path("back"), "new").await.expect("restored");
     assert_eq!(repository.script("back", "cat file"), "two");
+}
+
+#[tokio::test]
+async fn neither_hooks_nor_monitors_of_the_user_run() {
+    let repository = Repository::new();
+    repository.script(
+        "app",
+        "mkdir -p .git/hooks; for hook in post-checkout post-commit post-index-change post-merge pre-commit reference-transaction; do
+             printf '#!/bin/sh\necho %s >>%s/ran\n' $hook $T >.git/hooks/$hook; chmod +x .git/hooks/$hook
+         done; git config core.fsmonitor .git/hooks/pre-commit; git config commit.gpgSign true
+         git config gpg.program .git/hooks/pre-commit; git config diff.external .git/hooks/pre-commit",
+    );
+    let place = repository.place("member").await;
+    fs::write(repository.path("member/file"), "two\n").expect("written");
+    let kept = salvage(&place, "backend", "", &repository.index()).await.expect("kept").expect("kept");
+    restore(&place, &kept.reference, &repository.path("back"), "new").await.expect("restored");
+    crate::work::survey::survey(&place, None, &repository.index()).await.expect("surveyed");
+    let order = crate::work::merge::Order {
+        commit: kept.commit,
+        into: "main".to_owned(),
+        message: String::new(),
+        squash: true,
+        check: Some("true".to_owned()),
+        check_timeout: std::time::Duration::from_secs(60),
+        author: None,
+    };
+    assert!(crate::work::merge::merge(&place, order).await.is_ok_and(|done| done.updated_checkout));
+    assert!(!repository.path("ran").exists(), "{:?}", fs::read_to_string(repository.path("ran")));
 }
