@@ -15,7 +15,7 @@ use tokio::{
 
 /// How much the member has in hand.
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) struct InHand {
     /// How many messages it was handed and has not processed.
     pub(crate) messages: usize,
     /// How many tasks it has claimed.
@@ -28,13 +28,13 @@ pub(crate) struct Work {
     pub(crate) summary: String,
 }
 
-impl Default for Work {
+impl Default for InHand {
     fn default() -> Self {
         Self { messages: 0, tasks: 0, has_begun: false, changed_at: Instant::now(), summary: String::new() }
     }
 }
 
-impl Work {
+impl InHand {
     /// Returns the activity to report now, and when it changes by itself.
     fn activity(&self, now: Instant, idle_after: Duration) -> (Activity, Option<Instant>) {
         let idle_at = self.changed_at + idle_after;
@@ -46,20 +46,25 @@ impl Work {
     }
 }
 
-/// Sends a heartbeat every `interval`, and at once when the activity changes. Returns when the sender of `work` is
+/// Sends a heartbeat every `interval`, and at once when the activity changes. Returns when the sender of `in_hand` is
 /// gone.
 ///
 /// A heartbeat that fails is not retried before the next one is due: the open session renews the lease as well.
-pub(crate) async fn run(client: Client, mut work: watch::Receiver<Work>, interval: Duration, idle_after: Duration) {
+pub(crate) async fn run(
+    client: Client,
+    mut in_hand: watch::Receiver<InHand>,
+    interval: Duration,
+    idle_after: Duration,
+) {
     let client = client.with_retry(Retry::none());
     let mut reported = Activity::Unspecified;
     let mut beat_at = Instant::now();
     loop {
         let now = Instant::now();
-        let (activity, changes_at) = work.borrow_and_update().activity(now, idle_after);
+        let (activity, changes_at) = in_hand.borrow_and_update().activity(now, idle_after);
         if activity != reported || now >= beat_at {
             let summary = match activity {
-                Activity::Idle => work.borrow().summary.clone(),
+                Activity::Idle => in_hand.borrow().summary.clone(),
                 _ => String::new(),
             };
             match client.heartbeat(HeartbeatRequest { activity: activity.into(), summary, failure: None }).await {
@@ -70,7 +75,7 @@ pub(crate) async fn run(client: Client, mut work: watch::Receiver<Work>, interva
         }
         let wake_at = changes_at.map_or(beat_at, |at| at.min(beat_at));
         tokio::select! {
-            changed = work.changed() => if changed.is_err() { return },
+            changed = in_hand.changed() => if changed.is_err() { return },
             () = sleep_until(wake_at) => {}
         }
     }
@@ -83,10 +88,10 @@ mod tests {
     #[test]
     fn a_member_becomes_idle_a_while_after_its_work_ends() {
         let idle_after = Duration::from_secs(1);
-        let mut work = Work::default();
+        let mut work = InHand::default();
         let later = work.changed_at + Duration::from_secs(9);
         assert_eq!(work.activity(later, idle_after), (Activity::Active, None));
-        work = Work { messages: 1, has_begun: true, ..work };
+        work = InHand { messages: 1, has_begun: true, ..work };
         assert_eq!(work.activity(later, idle_after), (Activity::Active, None));
         work.messages = 0;
         let idle_at = work.changed_at + idle_after;

@@ -6,7 +6,7 @@ use teamwire_client::Acks;
 use teamwire_proto::v1;
 use tokio::{sync::watch, time::Instant};
 
-use super::{heartbeat::Work, recent_ids::RecentIds};
+use super::{heartbeat::InHand, recent_ids::RecentIds};
 use crate::pending_replies::{Answerable, PendingReplies};
 
 /// How many handed messages are remembered, so that acknowledging one twice is not an error.
@@ -20,7 +20,7 @@ const SHUTDOWN_REQUESTS_MAX: usize = 16;
 pub(crate) struct InFlight {
     acks: Acks,
     /// Tells the heartbeat.
-    work: watch::Sender<Work>,
+    in_hand: watch::Sender<InHand>,
     /// From a message's id to the id of the request that the message makes. Empty if it makes none.
     messages: HashMap<String, String>,
     handed: RecentIds,
@@ -40,10 +40,10 @@ pub(crate) struct InFlight {
 impl InFlight {
     /// Creates an empty set that acknowledges by `acks` and reports to the heartbeat. `is_batch`: a program is started
     /// for each batch of messages.
-    pub(crate) fn new(acks: Acks, work: watch::Sender<Work>, is_batch: bool) -> Self {
+    pub(crate) fn new(acks: Acks, in_hand: watch::Sender<InHand>, is_batch: bool) -> Self {
         Self {
             acks,
-            work,
+            in_hand,
             messages: HashMap::new(),
             handed: RecentIds::new(REMEMBERED_MAX),
             pending_replies: PendingReplies::new(is_batch),
@@ -199,13 +199,13 @@ impl InFlight {
     }
 
     fn report(&self, summary: &str) {
-        self.work.send_modify(|work| {
-            work.messages = self.messages.len() + usize::from(self.is_retrying || self.is_in_turn);
-            work.tasks = self.tasks.len();
-            work.has_begun = true;
-            work.changed_at = Instant::now();
+        self.in_hand.send_modify(|in_hand| {
+            in_hand.messages = self.messages.len() + usize::from(self.is_retrying || self.is_in_turn);
+            in_hand.tasks = self.tasks.len();
+            in_hand.has_begun = true;
+            in_hand.changed_at = Instant::now();
             if !summary.is_empty() {
-                work.summary = summary.to_owned();
+                in_hand.summary = summary.to_owned();
             }
         });
     }

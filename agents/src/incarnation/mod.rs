@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::{
-    activity::ActivityReporter, background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval,
+    activity::ActivityReporter, background::Background, heartbeat::InHand, in_flight::InFlight, intake::Approval,
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer, work::Tracker,
 };
 pub(crate) use self::{
@@ -124,6 +124,8 @@ pub(crate) struct Incarnation<'a> {
     /// Follows the member's work in its repository. `None` if the program does not work in one.
     work: Option<Arc<Tracker>>,
     following: Option<Background<()>>,
+    /// How much the member has in hand.
+    in_hand: watch::Receiver<InHand>,
     /// Answers to those who ask for what only the runner has.
     answers: JoinSet<()>,
     _heartbeat: Background<()>,
@@ -162,8 +164,8 @@ impl<'a> Incarnation<'a> {
         stop: CancellationToken,
         hurry: Hurry,
     ) -> Self {
-        let (work, seen) = watch::channel(Work::default());
-        let heartbeat = heartbeat::run(client.clone(), seen, config.heartbeat_interval, config.idle_after);
+        let (in_hand, seen) = watch::channel(InHand::default());
+        let heartbeat = heartbeat::run(client.clone(), seen.clone(), config.heartbeat_interval, config.idle_after);
         let options = SubscribeOptions { instance_id: Uuid::new_v4().to_string(), ..SubscribeOptions::default() };
         let may_open = CancellationToken::new();
         if !matches!(config.mode, Mode::Agent(_)) {
@@ -184,7 +186,7 @@ impl<'a> Incarnation<'a> {
             carried,
             own_requests: OwnRequests::default(),
             boundary,
-            in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
+            in_flight: InFlight::new(subscription.acks(), in_hand, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
             reporter: ActivityReporter::new(client.clone()),
@@ -194,6 +196,7 @@ impl<'a> Incarnation<'a> {
             transcript: transcript::open(config, &joined),
             work: None,
             following: None,
+            in_hand: seen,
             answers: JoinSet::new(),
             client,
             joined,
@@ -336,7 +339,6 @@ impl<'a> Incarnation<'a> {
     /// nothing.
     pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
         self.in_flight.note_turn_ended(done_last);
-        self.note_work();
     }
 
     /// Sets whether the runner waits before it tries a message again. Until then, the member does not become idle.

@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Incarnation, activity::WorkReporter};
+use super::{Incarnation, activity::WorkReporter, background::start, heartbeat::InHand};
 use crate::work::{
     Answers, Place,
     merge::{self, Order, Unmerged},
@@ -59,17 +59,32 @@ impl Tracker {
         self.answers.take_base(request).await
     }
 
-    /// Looks at the work whenever it may have changed. Never returns.
-    async fn follow(self: Arc<Self>) {
+    /// Looks at the work at the beginning, and whenever the program has done something: it ends a turn, processes a
+    /// message or closes a task. Never returns.
+    async fn follow(self: Arc<Self>, mut in_hand: watch::Receiver<InHand>) {
         let mut changes = self.changes.subscribe();
+        let count = |in_hand: &InHand| in_hand.messages + in_hand.tasks;
+        let mut before = count(&in_hand.borrow_and_update());
         loop {
             let number = *changes.borrow_and_update();
             if let Err(why) = self.look().await {
                 tracing::warn!(why, "the member's work was not kept");
             }
             self.seen.send_replace(number);
-            if changes.changed().await.is_err() {
-                return;
+            loop {
+                tokio::select! {
+                    asked = changes.changed() => match asked {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    Ok(()) = in_hand.changed() => {
+                        let now = count(&in_hand.borrow_and_update());
+                        // If the count is the same, one thing may have come and another gone.
+                        if std::mem::replace(&mut before, now) >= now {
+                            break;
+                        }
+                    }
+                }
             }
         }
     }
@@ -154,14 +169,7 @@ impl Incarnation<'_> {
         let Some(tracker) = Tracker::begin(&self.config.working_directory(), &member, reporter).await else { return };
         let tracker = Arc::new(tracker);
         self.work = Some(Arc::clone(&tracker));
-        self.following = Some(super::background::start(tracker.follow()));
-    }
-
-    /// Has the work looked at, because a turn has ended.
-    pub(super) fn note_work(&self) {
-        if let Some(work) = &self.work {
-            work.changes.send_modify(|changes| *changes += 1);
-        }
+        self.following = Some(start(tracker.follow(self.in_hand.clone())));
     }
 
     /// Records that the program changes a file.

@@ -92,7 +92,7 @@ impl fmt::Display for Unmerged {
             }
             Self::Moved => f.write_str("Others keep committing to the branch. Try again."),
             Self::Checkout { directory, why } => {
-                write!(f, "The branch is checked out in {}: {why}.", directory.display())
+                write!(f, "The branch is checked out in {}: {}.", directory.display(), why.trim_end_matches('.'))
             }
             Self::Failed(why) => f.write_str(why),
         }

@@ -866,7 +866,9 @@ type ReportActivityRequest struct {
 	Changed *ChangedFiles `protobuf:"bytes,7,opt,name=changed,proto3" json:"changed,omitempty"`
 	// Optional. The member's work, as after its last turn. Absent means no change. A newer commit than a pending review of the same branch is
 	// of voids that review.
-	Work          *Work `protobuf:"bytes,8,opt,name=work,proto3" json:"work,omitempty"`
+	Work *Work `protobuf:"bytes,8,opt,name=work,proto3" json:"work,omitempty"`
+	// Optional. What came of merging an approved commit. The lead gets a notice, and so does the member if it was not merged.
+	Merge         *MergeOutcome `protobuf:"bytes,9,opt,name=merge,proto3" json:"merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -953,6 +955,13 @@ func (x *ReportActivityRequest) GetChanged() *ChangedFiles {
 func (x *ReportActivityRequest) GetWork() *Work {
 	if x != nil {
 		return x.Work
+	}
+	return nil
+}
+
+func (x *ReportActivityRequest) GetMerge() *MergeOutcome {
+	if x != nil {
+		return x.Merge
 	}
 	return nil
 }
@@ -1459,7 +1468,7 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\x12\x14\n" +
 	"\x05files\x18\x06 \x03(\tR\x05files\x12(\n" +
 	"\x05usage\x18\a \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12\x1b\n" +
-	"\tcut_short\x18\b \x01(\tR\bcutShort\"\x9b\x03\n" +
+	"\tcut_short\x18\b \x01(\tR\bcutShort\"\xcc\x03\n" +
 	"\x15ReportActivityRequest\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ReportedLineR\x05lines\x12(\n" +
 	"\x05usage\x18\x02 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12'\n" +
@@ -1468,7 +1477,8 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\aprogram\x18\x05 \x01(\v2\x1c.teamwire.v1.ReportedProgramR\aprogram\x12-\n" +
 	"\x04turn\x18\x06 \x01(\v2\x19.teamwire.v1.ReportedTurnR\x04turn\x123\n" +
 	"\achanged\x18\a \x01(\v2\x19.teamwire.v1.ChangedFilesR\achanged\x12%\n" +
-	"\x04work\x18\b \x01(\v2\x11.teamwire.v1.WorkR\x04work\"J\n" +
+	"\x04work\x18\b \x01(\v2\x11.teamwire.v1.WorkR\x04work\x12/\n" +
+	"\x05merge\x18\t \x01(\v2\x19.teamwire.v1.MergeOutcomeR\x05merge\"J\n" +
 	"\x16ReportActivityResponse\x120\n" +
 	"\abudgets\x18\x01 \x03(\v2\x16.teamwire.v1.BudgetUseR\abudgets\"}\n" +
 	"\x10SetBudgetRequest\x12\x12\n" +
@@ -1534,6 +1544,7 @@ var file_teamwire_v1_activity_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
 	(*ChangedFiles)(nil),           // 20: teamwire.v1.ChangedFiles
 	(*Work)(nil),                   // 21: teamwire.v1.Work
+	(*MergeOutcome)(nil),           // 22: teamwire.v1.MergeOutcome
 }
 var file_teamwire_v1_activity_proto_depIdxs = []int32{
 	1,  // 0: teamwire.v1.BudgetUse.budget:type_name -> teamwire.v1.Budget
@@ -1557,18 +1568,19 @@ var file_teamwire_v1_activity_proto_depIdxs = []int32{
 	9,  // 18: teamwire.v1.ReportActivityRequest.turn:type_name -> teamwire.v1.ReportedTurn
 	20, // 19: teamwire.v1.ReportActivityRequest.changed:type_name -> teamwire.v1.ChangedFiles
 	21, // 20: teamwire.v1.ReportActivityRequest.work:type_name -> teamwire.v1.Work
-	2,  // 21: teamwire.v1.ReportActivityResponse.budgets:type_name -> teamwire.v1.BudgetUse
-	1,  // 22: teamwire.v1.SetBudgetRequest.budget:type_name -> teamwire.v1.Budget
-	2,  // 23: teamwire.v1.SetBudgetResponse.use:type_name -> teamwire.v1.BudgetUse
-	19, // 24: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
-	6,  // 25: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
-	8,  // 26: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
-	21, // 27: teamwire.v1.GetLastTurnResponse.work:type_name -> teamwire.v1.Work
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	22, // 21: teamwire.v1.ReportActivityRequest.merge:type_name -> teamwire.v1.MergeOutcome
+	2,  // 22: teamwire.v1.ReportActivityResponse.budgets:type_name -> teamwire.v1.BudgetUse
+	1,  // 23: teamwire.v1.SetBudgetRequest.budget:type_name -> teamwire.v1.Budget
+	2,  // 24: teamwire.v1.SetBudgetResponse.use:type_name -> teamwire.v1.BudgetUse
+	19, // 25: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
+	6,  // 26: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
+	8,  // 27: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
+	21, // 28: teamwire.v1.GetLastTurnResponse.work:type_name -> teamwire.v1.Work
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_activity_proto_init() }

@@ -143,6 +143,9 @@ const (
 	// A review that the recipient was asked for, or waits for, is void; `request_id` and `task` are set, and `text` says why. To the owner of
 	// the task.
 	NoticeKind_NOTICE_KIND_REVIEW_VOID NoticeKind = 22
+	// The runner of `member` has merged an approved commit of `task`, or could not; `text` says which. To the lead and, if it could not, to
+	// the member.
+	NoticeKind_NOTICE_KIND_MERGE NoticeKind = 23
 )
 
 // Enum value maps for NoticeKind.
@@ -171,6 +174,7 @@ var (
 		20: "NOTICE_KIND_DIGEST",
 		21: "NOTICE_KIND_SAME_FILES",
 		22: "NOTICE_KIND_REVIEW_VOID",
+		23: "NOTICE_KIND_MERGE",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED":        0,
@@ -196,6 +200,7 @@ var (
 		"NOTICE_KIND_DIGEST":             20,
 		"NOTICE_KIND_SAME_FILES":         21,
 		"NOTICE_KIND_REVIEW_VOID":        22,
+		"NOTICE_KIND_MERGE":              23,
 	}
 )
 
@@ -4071,7 +4076,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x1aRESTART_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RESTART_POLICY_NEVER\x10\x01\x12\x1d\n" +
 	"\x19RESTART_POLICY_ON_FAILURE\x10\x02\x12\x19\n" +
-	"\x15RESTART_POLICY_ALWAYS\x10\x03*\x9f\n" +
+	"\x15RESTART_POLICY_ALWAYS\x10\x03*\xcb\n" +
 	"\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
@@ -4102,7 +4107,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\f\x92\xb5\x18\b\x1a\x06digest\x126\n" +
 	"\x16NOTICE_KIND_SAME_FILES\x10\x15\x1a\x1a\x92\xb5\x18\x16\b\x01\x12\x06member\x1a\n" +
 	"same files\x126\n" +
-	"\x17NOTICE_KIND_REVIEW_VOID\x10\x16\x1a\x19\x92\xb5\x18\x15\b\x01\x12\x04task\x1a\vreview void*{\n" +
+	"\x17NOTICE_KIND_REVIEW_VOID\x10\x16\x1a\x19\x92\xb5\x18\x15\b\x01\x12\x04task\x1a\vreview void\x12*\n" +
+	"\x11NOTICE_KIND_MERGE\x10\x17\x1a\x13\x92\xb5\x18\x0f\b\x01\x12\x04task\x1a\x05merge*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
 	"\x19RUNNER_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RUNNER_ACTION_NONE\x10\x01\x12\x19\n" +

@@ -34,6 +34,7 @@ type RunnerQuery struct {
 	//
 	//	*RunnerQuery_Transcript
 	//	*RunnerQuery_Work
+	//	*RunnerQuery_Base
 	Question      isRunnerQuery_Question `protobuf_oneof:"question"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -101,6 +102,15 @@ func (x *RunnerQuery) GetWork() *ReadWorkRequest {
 	return nil
 }
 
+func (x *RunnerQuery) GetBase() *SendBaseRequest {
+	if x != nil {
+		if x, ok := x.Question.(*RunnerQuery_Base); ok {
+			return x.Base
+		}
+	}
+	return nil
+}
+
 type isRunnerQuery_Question interface {
 	isRunnerQuery_Question()
 }
@@ -115,9 +125,16 @@ type RunnerQuery_Work struct {
 	Work *ReadWorkRequest `protobuf:"bytes,3,opt,name=work,proto3,oneof"`
 }
 
+type RunnerQuery_Base struct {
+	// See TeamService.SendBase.
+	Base *SendBaseRequest `protobuf:"bytes,4,opt,name=base,proto3,oneof"`
+}
+
 func (*RunnerQuery_Transcript) isRunnerQuery_Question() {}
 
 func (*RunnerQuery_Work) isRunnerQuery_Question() {}
+
+func (*RunnerQuery_Base) isRunnerQuery_Question() {}
 
 // The request of TeamService.AnswerQuery. Up to 256 KiB.
 type AnswerQueryRequest struct {
@@ -131,6 +148,7 @@ type AnswerQueryRequest struct {
 	//	*AnswerQueryRequest_Transcript
 	//	*AnswerQueryRequest_Work
 	//	*AnswerQueryRequest_Refusal
+	//	*AnswerQueryRequest_Base
 	Answer        isAnswerQueryRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -207,6 +225,15 @@ func (x *AnswerQueryRequest) GetRefusal() string {
 	return ""
 }
 
+func (x *AnswerQueryRequest) GetBase() *SendBaseResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerQueryRequest_Base); ok {
+			return x.Base
+		}
+	}
+	return nil
+}
+
 type isAnswerQueryRequest_Answer interface {
 	isAnswerQueryRequest_Answer()
 }
@@ -226,11 +253,18 @@ type AnswerQueryRequest_Refusal struct {
 	Refusal string `protobuf:"bytes,4,opt,name=refusal,proto3,oneof"`
 }
 
+type AnswerQueryRequest_Base struct {
+	// For RunnerQuery.base.
+	Base *SendBaseResponse `protobuf:"bytes,5,opt,name=base,proto3,oneof"`
+}
+
 func (*AnswerQueryRequest_Transcript) isAnswerQueryRequest_Answer() {}
 
 func (*AnswerQueryRequest_Work) isAnswerQueryRequest_Answer() {}
 
 func (*AnswerQueryRequest_Refusal) isAnswerQueryRequest_Answer() {}
+
+func (*AnswerQueryRequest_Base) isAnswerQueryRequest_Answer() {}
 
 // The reply of TeamService.AnswerQuery.
 type AnswerQueryResponse struct {
@@ -273,22 +307,24 @@ var File_teamwire_v1_query_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_query_proto_rawDesc = "" +
 	"\n" +
-	"\x17teamwire/v1/query.proto\x12\vteamwire.v1\x1a\x1cteamwire/v1/transcript.proto\x1a\x16teamwire/v1/work.proto\"\xae\x01\n" +
+	"\x17teamwire/v1/query.proto\x12\vteamwire.v1\x1a\x1cteamwire/v1/transcript.proto\x1a\x16teamwire/v1/work.proto\"\xe2\x01\n" +
 	"\vRunnerQuery\x12\x19\n" +
 	"\bquery_id\x18\x01 \x01(\tR\aqueryId\x12D\n" +
 	"\n" +
 	"transcript\x18\x02 \x01(\v2\".teamwire.v1.ReadTranscriptRequestH\x00R\n" +
 	"transcript\x122\n" +
-	"\x04work\x18\x03 \x01(\v2\x1c.teamwire.v1.ReadWorkRequestH\x00R\x04workB\n" +
+	"\x04work\x18\x03 \x01(\v2\x1c.teamwire.v1.ReadWorkRequestH\x00R\x04work\x122\n" +
+	"\x04base\x18\x04 \x01(\v2\x1c.teamwire.v1.SendBaseRequestH\x00R\x04baseB\n" +
 	"\n" +
-	"\bquestion\"\xd1\x01\n" +
+	"\bquestion\"\x86\x02\n" +
 	"\x12AnswerQueryRequest\x12\x19\n" +
 	"\bquery_id\x18\x01 \x01(\tR\aqueryId\x12E\n" +
 	"\n" +
 	"transcript\x18\x02 \x01(\v2#.teamwire.v1.ReadTranscriptResponseH\x00R\n" +
 	"transcript\x123\n" +
 	"\x04work\x18\x03 \x01(\v2\x1d.teamwire.v1.ReadWorkResponseH\x00R\x04work\x12\x1a\n" +
-	"\arefusal\x18\x04 \x01(\tH\x00R\arefusalB\b\n" +
+	"\arefusal\x18\x04 \x01(\tH\x00R\arefusal\x123\n" +
+	"\x04base\x18\x05 \x01(\v2\x1d.teamwire.v1.SendBaseResponseH\x00R\x04baseB\b\n" +
 	"\x06answer\"\x15\n" +
 	"\x13AnswerQueryResponseBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
@@ -312,19 +348,23 @@ var file_teamwire_v1_query_proto_goTypes = []any{
 	(*AnswerQueryResponse)(nil),    // 2: teamwire.v1.AnswerQueryResponse
 	(*ReadTranscriptRequest)(nil),  // 3: teamwire.v1.ReadTranscriptRequest
 	(*ReadWorkRequest)(nil),        // 4: teamwire.v1.ReadWorkRequest
-	(*ReadTranscriptResponse)(nil), // 5: teamwire.v1.ReadTranscriptResponse
-	(*ReadWorkResponse)(nil),       // 6: teamwire.v1.ReadWorkResponse
+	(*SendBaseRequest)(nil),        // 5: teamwire.v1.SendBaseRequest
+	(*ReadTranscriptResponse)(nil), // 6: teamwire.v1.ReadTranscriptResponse
+	(*ReadWorkResponse)(nil),       // 7: teamwire.v1.ReadWorkResponse
+	(*SendBaseResponse)(nil),       // 8: teamwire.v1.SendBaseResponse
 }
 var file_teamwire_v1_query_proto_depIdxs = []int32{
 	3, // 0: teamwire.v1.RunnerQuery.transcript:type_name -> teamwire.v1.ReadTranscriptRequest
 	4, // 1: teamwire.v1.RunnerQuery.work:type_name -> teamwire.v1.ReadWorkRequest
-	5, // 2: teamwire.v1.AnswerQueryRequest.transcript:type_name -> teamwire.v1.ReadTranscriptResponse
-	6, // 3: teamwire.v1.AnswerQueryRequest.work:type_name -> teamwire.v1.ReadWorkResponse
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 2: teamwire.v1.RunnerQuery.base:type_name -> teamwire.v1.SendBaseRequest
+	6, // 3: teamwire.v1.AnswerQueryRequest.transcript:type_name -> teamwire.v1.ReadTranscriptResponse
+	7, // 4: teamwire.v1.AnswerQueryRequest.work:type_name -> teamwire.v1.ReadWorkResponse
+	8, // 5: teamwire.v1.AnswerQueryRequest.base:type_name -> teamwire.v1.SendBaseResponse
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_query_proto_init() }
@@ -337,11 +377,13 @@ func file_teamwire_v1_query_proto_init() {
 	file_teamwire_v1_query_proto_msgTypes[0].OneofWrappers = []any{
 		(*RunnerQuery_Transcript)(nil),
 		(*RunnerQuery_Work)(nil),
+		(*RunnerQuery_Base)(nil),
 	}
 	file_teamwire_v1_query_proto_msgTypes[1].OneofWrappers = []any{
 		(*AnswerQueryRequest_Transcript)(nil),
 		(*AnswerQueryRequest_Work)(nil),
 		(*AnswerQueryRequest_Refusal)(nil),
+		(*AnswerQueryRequest_Base)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -3188,7 +3188,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\x88\x10\n" +
+	"\rACTIVITY_IDLE\x10\x022\xe0\x10\n" +
 	"\vTeamService\x12l\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
@@ -3223,7 +3223,9 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x0eReadTranscript\x12\".teamwire.v1.ReadTranscriptRequest\x1a#.teamwire.v1.ReadTranscriptResponse\"\r\x8a\xb5\x18\x06\n" +
 	"\x02\x01\x05\x10\x01\x90\x02\x01\x12V\n" +
 	"\bReadWork\x12\x1c.teamwire.v1.ReadWorkRequest\x1a\x1d.teamwire.v1.ReadWorkResponse\"\r\x8a\xb5\x18\x06\n" +
-	"\x02\x01\x05\x10\x01\x90\x02\x01\x12^\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x01\x12V\n" +
+	"\bSendBase\x12\x1c.teamwire.v1.SendBaseRequest\x1a\x1d.teamwire.v1.SendBaseResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x02\x05\x10\x01\x90\x02\x02\x12^\n" +
 	"\vAnswerQuery\x12\x1f.teamwire.v1.AnswerQueryRequest\x1a .teamwire.v1.AnswerQueryResponse\"\f\x8a\xb5\x18\x05\n" +
 	"\x01\x01\x10\x01\x90\x02\x02\x12g\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x1b\x8a\xb5\x18\x14\n" +
@@ -3306,15 +3308,17 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(*GetLastTurnRequest)(nil),     // 52: teamwire.v1.GetLastTurnRequest
 	(*ReadTranscriptRequest)(nil),  // 53: teamwire.v1.ReadTranscriptRequest
 	(*ReadWorkRequest)(nil),        // 54: teamwire.v1.ReadWorkRequest
-	(*AnswerQueryRequest)(nil),     // 55: teamwire.v1.AnswerQueryRequest
-	(*SetBudgetRequest)(nil),       // 56: teamwire.v1.SetBudgetRequest
-	(*ReportActivityResponse)(nil), // 57: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 58: teamwire.v1.ListActivityResponse
-	(*GetLastTurnResponse)(nil),    // 59: teamwire.v1.GetLastTurnResponse
-	(*ReadTranscriptResponse)(nil), // 60: teamwire.v1.ReadTranscriptResponse
-	(*ReadWorkResponse)(nil),       // 61: teamwire.v1.ReadWorkResponse
-	(*AnswerQueryResponse)(nil),    // 62: teamwire.v1.AnswerQueryResponse
-	(*SetBudgetResponse)(nil),      // 63: teamwire.v1.SetBudgetResponse
+	(*SendBaseRequest)(nil),        // 55: teamwire.v1.SendBaseRequest
+	(*AnswerQueryRequest)(nil),     // 56: teamwire.v1.AnswerQueryRequest
+	(*SetBudgetRequest)(nil),       // 57: teamwire.v1.SetBudgetRequest
+	(*ReportActivityResponse)(nil), // 58: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 59: teamwire.v1.ListActivityResponse
+	(*GetLastTurnResponse)(nil),    // 60: teamwire.v1.GetLastTurnResponse
+	(*ReadTranscriptResponse)(nil), // 61: teamwire.v1.ReadTranscriptResponse
+	(*ReadWorkResponse)(nil),       // 62: teamwire.v1.ReadWorkResponse
+	(*SendBaseResponse)(nil),       // 63: teamwire.v1.SendBaseResponse
+	(*AnswerQueryResponse)(nil),    // 64: teamwire.v1.AnswerQueryResponse
+	(*SetBudgetResponse)(nil),      // 65: teamwire.v1.SetBudgetResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	42, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
@@ -3382,34 +3386,36 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	52, // 62: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
 	53, // 63: teamwire.v1.TeamService.ReadTranscript:input_type -> teamwire.v1.ReadTranscriptRequest
 	54, // 64: teamwire.v1.TeamService.ReadWork:input_type -> teamwire.v1.ReadWorkRequest
-	55, // 65: teamwire.v1.TeamService.AnswerQuery:input_type -> teamwire.v1.AnswerQueryRequest
-	35, // 66: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	37, // 67: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	39, // 68: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	56, // 69: teamwire.v1.TeamService.SetBudget:input_type -> teamwire.v1.SetBudgetRequest
-	12, // 70: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	14, // 71: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	16, // 72: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	18, // 73: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	20, // 74: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	22, // 75: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	24, // 76: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	26, // 77: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	31, // 78: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 79: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
-	34, // 80: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	57, // 81: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	58, // 82: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	59, // 83: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
-	60, // 84: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
-	61, // 85: teamwire.v1.TeamService.ReadWork:output_type -> teamwire.v1.ReadWorkResponse
-	62, // 86: teamwire.v1.TeamService.AnswerQuery:output_type -> teamwire.v1.AnswerQueryResponse
-	36, // 87: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	38, // 88: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // 89: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	63, // 90: teamwire.v1.TeamService.SetBudget:output_type -> teamwire.v1.SetBudgetResponse
-	70, // [70:91] is the sub-list for method output_type
-	49, // [49:70] is the sub-list for method input_type
+	55, // 65: teamwire.v1.TeamService.SendBase:input_type -> teamwire.v1.SendBaseRequest
+	56, // 66: teamwire.v1.TeamService.AnswerQuery:input_type -> teamwire.v1.AnswerQueryRequest
+	35, // 67: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 68: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	39, // 69: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	57, // 70: teamwire.v1.TeamService.SetBudget:input_type -> teamwire.v1.SetBudgetRequest
+	12, // 71: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 72: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 73: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 74: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 75: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 76: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 77: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 78: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 79: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 80: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 81: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	58, // 82: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	59, // 83: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	60, // 84: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
+	61, // 85: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
+	62, // 86: teamwire.v1.TeamService.ReadWork:output_type -> teamwire.v1.ReadWorkResponse
+	63, // 87: teamwire.v1.TeamService.SendBase:output_type -> teamwire.v1.SendBaseResponse
+	64, // 88: teamwire.v1.TeamService.AnswerQuery:output_type -> teamwire.v1.AnswerQueryResponse
+	36, // 89: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 90: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // 91: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	65, // 92: teamwire.v1.TeamService.SetBudget:output_type -> teamwire.v1.SetBudgetResponse
+	71, // [71:93] is the sub-list for method output_type
+	49, // [49:71] is the sub-list for method input_type
 	49, // [49:49] is the sub-list for extension type_name
 	49, // [49:49] is the sub-list for extension extendee
 	0,  // [0:49] is the sub-list for field type_name

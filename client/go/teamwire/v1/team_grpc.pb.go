@@ -37,6 +37,7 @@ const (
 	TeamService_GetLastTurn_FullMethodName    = "/teamwire.v1.TeamService/GetLastTurn"
 	TeamService_ReadTranscript_FullMethodName = "/teamwire.v1.TeamService/ReadTranscript"
 	TeamService_ReadWork_FullMethodName       = "/teamwire.v1.TeamService/ReadWork"
+	TeamService_SendBase_FullMethodName       = "/teamwire.v1.TeamService/SendBase"
 	TeamService_AnswerQuery_FullMethodName    = "/teamwire.v1.TeamService/AnswerQuery"
 	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
 	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
@@ -159,6 +160,13 @@ type TeamServiceClient interface {
 	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
 	// INVALID_NAME, INVALID_FIELD.
 	ReadWork(ctx context.Context, in *ReadWorkRequest, opts ...grpc.CallOption) (*ReadWorkResponse, error)
+	// Gives the repository that a member works in the newest commit of a branch, as a git bundle in pages, so that the member can merge it
+	// into its work although no machine shares a disk with its own. Changes no branch. Lead and operator only.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME, INVALID_FIELD.
+	SendBase(ctx context.Context, in *SendBaseRequest, opts ...grpc.CallOption) (*SendBaseResponse, error)
 	// Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
@@ -361,6 +369,16 @@ func (c *teamServiceClient) ReadWork(ctx context.Context, in *ReadWorkRequest, o
 	return out, nil
 }
 
+func (c *teamServiceClient) SendBase(ctx context.Context, in *SendBaseRequest, opts ...grpc.CallOption) (*SendBaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SendBaseResponse)
+	err := c.cc.Invoke(ctx, TeamService_SendBase_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *teamServiceClient) AnswerQuery(ctx context.Context, in *AnswerQueryRequest, opts ...grpc.CallOption) (*AnswerQueryResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AnswerQueryResponse)
@@ -526,6 +544,13 @@ type TeamServiceServer interface {
 	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
 	// INVALID_NAME, INVALID_FIELD.
 	ReadWork(context.Context, *ReadWorkRequest) (*ReadWorkResponse, error)
+	// Gives the repository that a member works in the newest commit of a branch, as a git bundle in pages, so that the member can merge it
+	// into its work although no machine shares a disk with its own. Changes no branch. Lead and operator only.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+	// RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+	// INVALID_NAME, INVALID_FIELD.
+	SendBase(context.Context, *SendBaseRequest) (*SendBaseResponse, error)
 	// Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
@@ -615,6 +640,9 @@ func (UnimplementedTeamServiceServer) ReadTranscript(context.Context, *ReadTrans
 }
 func (UnimplementedTeamServiceServer) ReadWork(context.Context, *ReadWorkRequest) (*ReadWorkResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadWork not implemented")
+}
+func (UnimplementedTeamServiceServer) SendBase(context.Context, *SendBaseRequest) (*SendBaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendBase not implemented")
 }
 func (UnimplementedTeamServiceServer) AnswerQuery(context.Context, *AnswerQueryRequest) (*AnswerQueryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AnswerQuery not implemented")
@@ -940,6 +968,24 @@ func _TeamService_ReadWork_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_SendBase_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SendBaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).SendBase(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_SendBase_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).SendBase(ctx, req.(*SendBaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_AnswerQuery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AnswerQueryRequest)
 	if err := dec(in); err != nil {
@@ -1100,6 +1146,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReadWork",
 			Handler:    _TeamService_ReadWork_Handler,
+		},
+		{
+			MethodName: "SendBase",
+			Handler:    _TeamService_SendBase_Handler,
 		},
 		{
 			MethodName: "AnswerQuery",

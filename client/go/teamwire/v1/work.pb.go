@@ -595,6 +595,244 @@ func (x *ReadWorkResponse) GetCommit() string {
 	return ""
 }
 
+// The request of TeamService.SendBase.
+type SendBaseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Required. The member: see DirectMessage.recipient.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// Required. The branch whose newest commit the member's repository gets, as `refs/teamwire/base/BRANCH`.
+	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	// Required. That commit: 40 or 64 hexadecimal digits.
+	Commit string `protobuf:"bytes,4,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Required unless the member's repository has the commit. A page of a git bundle with exactly this commit, up to 192 KiB. Pages are sent
+	// one after the other.
+	Data []byte `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	// Where the page begins in the bundle, in bytes.
+	Offset uint64 `protobuf:"varint,6,opt,name=offset,proto3" json:"offset,omitempty"`
+	// How many bytes the bundle has, up to 1 GiB.
+	TotalBytes    uint64 `protobuf:"varint,7,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendBaseRequest) Reset() {
+	*x = SendBaseRequest{}
+	mi := &file_teamwire_v1_work_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendBaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendBaseRequest) ProtoMessage() {}
+
+func (x *SendBaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_work_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendBaseRequest.ProtoReflect.Descriptor instead.
+func (*SendBaseRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_work_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SendBaseRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *SendBaseRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *SendBaseRequest) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *SendBaseRequest) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *SendBaseRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SendBaseRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *SendBaseRequest) GetTotalBytes() uint64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+// The reply of TeamService.SendBase.
+type SendBaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ref. Empty until the last page has arrived.
+	Ref           string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendBaseResponse) Reset() {
+	*x = SendBaseResponse{}
+	mi := &file_teamwire_v1_work_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendBaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendBaseResponse) ProtoMessage() {}
+
+func (x *SendBaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_work_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendBaseResponse.ProtoReflect.Descriptor instead.
+func (*SendBaseResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_work_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SendBaseResponse) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+// What came of merging an approved commit.
+type MergeOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The task whose review approved it.
+	TaskId uint64 `protobuf:"varint,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Required. The commit that was approved.
+	Commit string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Required. The branch to merge it into. Empty if there is none.
+	Into string `protobuf:"bytes,3,opt,name=into,proto3" json:"into,omitempty"`
+	// The commit that the branch has now. Empty if it was not merged.
+	Merged string `protobuf:"bytes,4,opt,name=merged,proto3" json:"merged,omitempty"`
+	// The paths that conflict. The coordinator keeps the first 100.
+	Conflicts []string `protobuf:"bytes,5,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
+	// Why it was not merged, if not for conflicts, as text for people. The coordinator keeps the first 4,000 characters.
+	Detail        string `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeOutcome) Reset() {
+	*x = MergeOutcome{}
+	mi := &file_teamwire_v1_work_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeOutcome) ProtoMessage() {}
+
+func (x *MergeOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_work_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeOutcome.ProtoReflect.Descriptor instead.
+func (*MergeOutcome) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_work_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MergeOutcome) GetTaskId() uint64 {
+	if x != nil {
+		return x.TaskId
+	}
+	return 0
+}
+
+func (x *MergeOutcome) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *MergeOutcome) GetInto() string {
+	if x != nil {
+		return x.Into
+	}
+	return ""
+}
+
+func (x *MergeOutcome) GetMerged() string {
+	if x != nil {
+		return x.Merged
+	}
+	return ""
+}
+
+func (x *MergeOutcome) GetConflicts() []string {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+func (x *MergeOutcome) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // Files that a member's program has changed in a repository.
 type ChangedFiles struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -608,7 +846,7 @@ type ChangedFiles struct {
 
 func (x *ChangedFiles) Reset() {
 	*x = ChangedFiles{}
-	mi := &file_teamwire_v1_work_proto_msgTypes[4]
+	mi := &file_teamwire_v1_work_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +858,7 @@ func (x *ChangedFiles) String() string {
 func (*ChangedFiles) ProtoMessage() {}
 
 func (x *ChangedFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_work_proto_msgTypes[4]
+	mi := &file_teamwire_v1_work_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +871,7 @@ func (x *ChangedFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedFiles.ProtoReflect.Descriptor instead.
 func (*ChangedFiles) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_work_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_work_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ChangedFiles) GetRepository() string {
@@ -698,7 +936,25 @@ const file_teamwire_v1_work_proto_rawDesc = "" +
 	"totalBytes\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x120\n" +
 	"\bsalvages\x18\x05 \x03(\v2\x14.teamwire.v1.SalvageR\bsalvages\x12\x16\n" +
-	"\x06commit\x18\x06 \x01(\tR\x06commit\"D\n" +
+	"\x06commit\x18\x06 \x01(\tR\x06commit\"\xba\x01\n" +
+	"\x0fSendBaseRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x16\n" +
+	"\x06branch\x18\x03 \x01(\tR\x06branch\x12\x16\n" +
+	"\x06commit\x18\x04 \x01(\tR\x06commit\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\x12\x16\n" +
+	"\x06offset\x18\x06 \x01(\x04R\x06offset\x12\x1f\n" +
+	"\vtotal_bytes\x18\a \x01(\x04R\n" +
+	"totalBytes\"$\n" +
+	"\x10SendBaseResponse\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\"\xa1\x01\n" +
+	"\fMergeOutcome\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\x04R\x06taskId\x12\x16\n" +
+	"\x06commit\x18\x02 \x01(\tR\x06commit\x12\x12\n" +
+	"\x04into\x18\x03 \x01(\tR\x04into\x12\x16\n" +
+	"\x06merged\x18\x04 \x01(\tR\x06merged\x12\x1c\n" +
+	"\tconflicts\x18\x05 \x03(\tR\tconflicts\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"D\n" +
 	"\fChangedFiles\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x01 \x01(\tR\n" +
@@ -731,7 +987,7 @@ func file_teamwire_v1_work_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_work_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_teamwire_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_teamwire_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_teamwire_v1_work_proto_goTypes = []any{
 	(MergeForecast)(0),            // 0: teamwire.v1.MergeForecast
 	(WorkPart)(0),                 // 1: teamwire.v1.WorkPart
@@ -739,20 +995,23 @@ var file_teamwire_v1_work_proto_goTypes = []any{
 	(*Salvage)(nil),               // 3: teamwire.v1.Salvage
 	(*ReadWorkRequest)(nil),       // 4: teamwire.v1.ReadWorkRequest
 	(*ReadWorkResponse)(nil),      // 5: teamwire.v1.ReadWorkResponse
-	(*ChangedFiles)(nil),          // 6: teamwire.v1.ChangedFiles
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*SendBaseRequest)(nil),       // 6: teamwire.v1.SendBaseRequest
+	(*SendBaseResponse)(nil),      // 7: teamwire.v1.SendBaseResponse
+	(*MergeOutcome)(nil),          // 8: teamwire.v1.MergeOutcome
+	(*ChangedFiles)(nil),          // 9: teamwire.v1.ChangedFiles
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_teamwire_v1_work_proto_depIdxs = []int32{
-	0, // 0: teamwire.v1.Work.forecast:type_name -> teamwire.v1.MergeForecast
-	7, // 1: teamwire.v1.Salvage.at:type_name -> google.protobuf.Timestamp
-	1, // 2: teamwire.v1.ReadWorkRequest.part:type_name -> teamwire.v1.WorkPart
-	2, // 3: teamwire.v1.ReadWorkResponse.work:type_name -> teamwire.v1.Work
-	3, // 4: teamwire.v1.ReadWorkResponse.salvages:type_name -> teamwire.v1.Salvage
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	0,  // 0: teamwire.v1.Work.forecast:type_name -> teamwire.v1.MergeForecast
+	10, // 1: teamwire.v1.Salvage.at:type_name -> google.protobuf.Timestamp
+	1,  // 2: teamwire.v1.ReadWorkRequest.part:type_name -> teamwire.v1.WorkPart
+	2,  // 3: teamwire.v1.ReadWorkResponse.work:type_name -> teamwire.v1.Work
+	3,  // 4: teamwire.v1.ReadWorkResponse.salvages:type_name -> teamwire.v1.Salvage
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_work_proto_init() }
@@ -766,7 +1025,7 @@ func file_teamwire_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_work_proto_rawDesc), len(file_teamwire_v1_work_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   5,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

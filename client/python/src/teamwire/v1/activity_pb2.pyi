@@ -429,6 +429,7 @@ class ReportActivityRequest(google.protobuf.message.Message):
     TURN_FIELD_NUMBER: builtins.int
     CHANGED_FIELD_NUMBER: builtins.int
     WORK_FIELD_NUMBER: builtins.int
+    MERGE_FIELD_NUMBER: builtins.int
     idempotency_key: builtins.str
     """Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
     most recent key.
@@ -465,6 +466,10 @@ class ReportActivityRequest(google.protobuf.message.Message):
         of voids that review.
         """
 
+    @property
+    def merge(self) -> teamwire.v1.work_pb2.MergeOutcome:
+        """Optional. What came of merging an approved commit. The lead gets a notice, and so does the member if it was not merged."""
+
     def __init__(
         self,
         *,
@@ -476,9 +481,10 @@ class ReportActivityRequest(google.protobuf.message.Message):
         turn: Global___ReportedTurn | None = ...,
         changed: teamwire.v1.work_pb2.ChangedFiles | None = ...,
         work: teamwire.v1.work_pb2.Work | None = ...,
+        merge: teamwire.v1.work_pb2.MergeOutcome | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "merge", b"merge", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "merge", b"merge", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> None: ...
 
 Global___ReportActivityRequest: typing_extensions.TypeAlias = ReportActivityRequest
 

@@ -123,6 +123,10 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A review that the recipient was asked for, or waits for, is void; `request_id` and `task` are set, and `text` says why. To the owner of
     the task.
     """
+    NOTICE_KIND_MERGE: _NoticeKind.ValueType  # 23
+    """The runner of `member` has merged an approved commit of `task`, or could not; `text` says which. To the lead and, if it could not, to
+    the member.
+    """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
     """What a notice is about. The policy of each kind says whether its notices are important; see NoticeLevel."""
@@ -191,6 +195,10 @@ the last hour.
 NOTICE_KIND_REVIEW_VOID: NoticeKind.ValueType  # 22
 """A review that the recipient was asked for, or waits for, is void; `request_id` and `task` are set, and `text` says why. To the owner of
 the task.
+"""
+NOTICE_KIND_MERGE: NoticeKind.ValueType  # 23
+"""The runner of `member` has merged an approved commit of `task`, or could not; `text` says which. To the lead and, if it could not, to
+the member.
 """
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
 

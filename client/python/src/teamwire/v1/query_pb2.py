@@ -26,7 +26,7 @@ from teamwire.v1 import transcript_pb2 as teamwire_dot_v1_dot_transcript__pb2
 from teamwire.v1 import work_pb2 as teamwire_dot_v1_dot_work__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17teamwire/v1/query.proto\x12\x0bteamwire.v1\x1a\x1cteamwire/v1/transcript.proto\x1a\x16teamwire/v1/work.proto\"\x93\x01\n\x0bRunnerQuery\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x38\n\ntranscript\x18\x02 \x01(\x0b\x32\".teamwire.v1.ReadTranscriptRequestH\x00\x12,\n\x04work\x18\x03 \x01(\x0b\x32\x1c.teamwire.v1.ReadWorkRequestH\x00\x42\n\n\x08question\"\xad\x01\n\x12\x41nswerQueryRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x39\n\ntranscript\x18\x02 \x01(\x0b\x32#.teamwire.v1.ReadTranscriptResponseH\x00\x12-\n\x04work\x18\x03 \x01(\x0b\x32\x1d.teamwire.v1.ReadWorkResponseH\x00\x12\x11\n\x07refusal\x18\x04 \x01(\tH\x00\x42\x08\n\x06\x61nswer\"\x15\n\x13\x41nswerQueryResponseBQ\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17teamwire/v1/query.proto\x12\x0bteamwire.v1\x1a\x1cteamwire/v1/transcript.proto\x1a\x16teamwire/v1/work.proto\"\xc1\x01\n\x0bRunnerQuery\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x38\n\ntranscript\x18\x02 \x01(\x0b\x32\".teamwire.v1.ReadTranscriptRequestH\x00\x12,\n\x04work\x18\x03 \x01(\x0b\x32\x1c.teamwire.v1.ReadWorkRequestH\x00\x12,\n\x04\x62\x61se\x18\x04 \x01(\x0b\x32\x1c.teamwire.v1.SendBaseRequestH\x00\x42\n\n\x08question\"\xdc\x01\n\x12\x41nswerQueryRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x39\n\ntranscript\x18\x02 \x01(\x0b\x32#.teamwire.v1.ReadTranscriptResponseH\x00\x12-\n\x04work\x18\x03 \x01(\x0b\x32\x1d.teamwire.v1.ReadWorkResponseH\x00\x12\x11\n\x07refusal\x18\x04 \x01(\tH\x00\x12-\n\x04\x62\x61se\x18\x05 \x01(\x0b\x32\x1d.teamwire.v1.SendBaseResponseH\x00\x42\x08\n\x06\x61nswer\"\x15\n\x13\x41nswerQueryResponseBQ\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,9 +35,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
   _globals['_RUNNERQUERY']._serialized_start=95
-  _globals['_RUNNERQUERY']._serialized_end=242
-  _globals['_ANSWERQUERYREQUEST']._serialized_start=245
-  _globals['_ANSWERQUERYREQUEST']._serialized_end=418
-  _globals['_ANSWERQUERYRESPONSE']._serialized_start=420
-  _globals['_ANSWERQUERYRESPONSE']._serialized_end=441
+  _globals['_RUNNERQUERY']._serialized_end=288
+  _globals['_ANSWERQUERYREQUEST']._serialized_start=291
+  _globals['_ANSWERQUERYREQUEST']._serialized_end=511
+  _globals['_ANSWERQUERYRESPONSE']._serialized_start=513
+  _globals['_ANSWERQUERYRESPONSE']._serialized_end=534
 # @@protoc_insertion_point(module_scope)

@@ -27,6 +27,7 @@ class RunnerQuery(google.protobuf.message.Message):
     QUERY_ID_FIELD_NUMBER: builtins.int
     TRANSCRIPT_FIELD_NUMBER: builtins.int
     WORK_FIELD_NUMBER: builtins.int
+    BASE_FIELD_NUMBER: builtins.int
     query_id: builtins.str
     """For AnswerQueryRequest.query_id."""
     @property
@@ -37,16 +38,21 @@ class RunnerQuery(google.protobuf.message.Message):
     def work(self) -> teamwire.v1.work_pb2.ReadWorkRequest:
         """See TeamService.ReadWork."""
 
+    @property
+    def base(self) -> teamwire.v1.work_pb2.SendBaseRequest:
+        """See TeamService.SendBase."""
+
     def __init__(
         self,
         *,
         query_id: builtins.str = ...,
         transcript: teamwire.v1.transcript_pb2.ReadTranscriptRequest | None = ...,
         work: teamwire.v1.work_pb2.ReadWorkRequest | None = ...,
+        base: teamwire.v1.work_pb2.SendBaseRequest | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["question", b"question", "transcript", b"transcript", "work", b"work"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["query_id", b"query_id", "question", b"question", "transcript", b"transcript", "work", b"work"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["question", b"question"]) -> typing.Literal["transcript", "work"] | None: ...
+    def HasField(self, field_name: typing.Literal["base", b"base", "question", b"question", "transcript", b"transcript", "work", b"work"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["base", b"base", "query_id", b"query_id", "question", b"question", "transcript", b"transcript", "work", b"work"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["question", b"question"]) -> typing.Literal["transcript", "work", "base"] | None: ...
 
 Global___RunnerQuery: typing_extensions.TypeAlias = RunnerQuery
 
@@ -60,6 +66,7 @@ class AnswerQueryRequest(google.protobuf.message.Message):
     TRANSCRIPT_FIELD_NUMBER: builtins.int
     WORK_FIELD_NUMBER: builtins.int
     REFUSAL_FIELD_NUMBER: builtins.int
+    BASE_FIELD_NUMBER: builtins.int
     query_id: builtins.str
     """Required. See RunnerQuery.query_id."""
     refusal: builtins.str
@@ -72,6 +79,10 @@ class AnswerQueryRequest(google.protobuf.message.Message):
     def work(self) -> teamwire.v1.work_pb2.ReadWorkResponse:
         """For RunnerQuery.work."""
 
+    @property
+    def base(self) -> teamwire.v1.work_pb2.SendBaseResponse:
+        """For RunnerQuery.base."""
+
     def __init__(
         self,
         *,
@@ -79,10 +90,11 @@ class AnswerQueryRequest(google.protobuf.message.Message):
         transcript: teamwire.v1.transcript_pb2.ReadTranscriptResponse | None = ...,
         work: teamwire.v1.work_pb2.ReadWorkResponse | None = ...,
         refusal: builtins.str = ...,
+        base: teamwire.v1.work_pb2.SendBaseResponse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["answer", b"answer", "refusal", b"refusal", "transcript", b"transcript", "work", b"work"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["answer", b"answer", "query_id", b"query_id", "refusal", b"refusal", "transcript", b"transcript", "work", b"work"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["answer", b"answer"]) -> typing.Literal["transcript", "work", "refusal"] | None: ...
+    def HasField(self, field_name: typing.Literal["answer", b"answer", "base", b"base", "refusal", b"refusal", "transcript", b"transcript", "work", b"work"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["answer", b"answer", "base", b"base", "query_id", b"query_id", "refusal", b"refusal", "transcript", b"transcript", "work", b"work"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["answer", b"answer"]) -> typing.Literal["transcript", "work", "refusal", "base"] | None: ...
 
 Global___AnswerQueryRequest: typing_extensions.TypeAlias = AnswerQueryRequest
 

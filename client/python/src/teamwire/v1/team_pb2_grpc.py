@@ -125,6 +125,11 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_work__pb2.ReadWorkRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_work__pb2.ReadWorkResponse.FromString,
                 _registered_method=True)
+        self.SendBase = channel.unary_unary(
+                '/teamwire.v1.TeamService/SendBase',
+                request_serializer=teamwire_dot_v1_dot_work__pb2.SendBaseRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_work__pb2.SendBaseResponse.FromString,
+                _registered_method=True)
         self.AnswerQuery = channel.unary_unary(
                 '/teamwire.v1.TeamService/AnswerQuery',
                 request_serializer=teamwire_dot_v1_dot_query__pb2.AnswerQueryRequest.SerializeToString,
@@ -345,6 +350,18 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendBase(self, request, context):
+        """Gives the repository that a member works in the newest commit of a branch, as a git bundle in pages, so that the member can merge it
+        into its work although no machine shares a disk with its own. Changes no branch. Lead and operator only.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AnswerQuery(self, request, context):
         """Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 
@@ -484,6 +501,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.ReadWork,
                     request_deserializer=teamwire_dot_v1_dot_work__pb2.ReadWorkRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_work__pb2.ReadWorkResponse.SerializeToString,
+            ),
+            'SendBase': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendBase,
+                    request_deserializer=teamwire_dot_v1_dot_work__pb2.SendBaseRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_work__pb2.SendBaseResponse.SerializeToString,
             ),
             'AnswerQuery': grpc.unary_unary_rpc_method_handler(
                     servicer.AnswerQuery,
@@ -950,6 +972,33 @@ class TeamService(object):
             '/teamwire.v1.TeamService/ReadWork',
             teamwire_dot_v1_dot_work__pb2.ReadWorkRequest.SerializeToString,
             teamwire_dot_v1_dot_work__pb2.ReadWorkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendBase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/SendBase',
+            teamwire_dot_v1_dot_work__pb2.SendBaseRequest.SerializeToString,
+            teamwire_dot_v1_dot_work__pb2.SendBaseResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -285,6 +285,22 @@ _TeamServiceReadWorkType = typing_extensions.TypeVar(
     ],
 )
 
+_TeamServiceSendBaseType = typing_extensions.TypeVar(
+    '_TeamServiceSendBaseType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.work_pb2.SendBaseRequest,
+        teamwire.v1.work_pb2.SendBaseResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.work_pb2.SendBaseRequest,
+        teamwire.v1.work_pb2.SendBaseResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.work_pb2.SendBaseRequest,
+        teamwire.v1.work_pb2.SendBaseResponse,
+    ],
+)
+
 _TeamServiceAnswerQueryType = typing_extensions.TypeVar(
     '_TeamServiceAnswerQueryType',
     grpc.UnaryUnaryMultiCallable[
@@ -365,7 +381,7 @@ _TeamServiceSetBudgetType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceReadWorkType, _TeamServiceAnswerQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType, _TeamServiceSetBudgetType]):
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceReadWorkType, _TeamServiceSendBaseType, _TeamServiceAnswerQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType, _TeamServiceSetBudgetType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
@@ -440,6 +456,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.work_pb2.ReadWorkRequest,
             teamwire.v1.work_pb2.ReadWorkResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.work_pb2.SendBaseRequest,
+            teamwire.v1.work_pb2.SendBaseResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.query_pb2.AnswerQueryRequest,
@@ -528,6 +548,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.work_pb2.ReadWorkRequest,
             teamwire.v1.work_pb2.ReadWorkResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.work_pb2.SendBaseRequest,
+            teamwire.v1.work_pb2.SendBaseResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.query_pb2.AnswerQueryRequest,
@@ -686,6 +710,15 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     INVALID_NAME, INVALID_FIELD.
     """
 
+    SendBase: _TeamServiceSendBaseType
+    """Gives the repository that a member works in the newest commit of a branch, as a git bundle in pages, so that the member can merge it
+    into its work although no machine shares a disk with its own. Changes no branch. Lead and operator only.
+
+    PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+    RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+    INVALID_NAME, INVALID_FIELD.
+    """
+
     AnswerQuery: _TeamServiceAnswerQueryType
     """Answers a RunnerQuery frame. If no one waits for the answer anymore, the coordinator drops it and returns OK.
 
@@ -792,6 +825,10 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.work_pb2.ReadWorkRequest,
         teamwire.v1.work_pb2.ReadWorkResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.work_pb2.SendBaseRequest,
+        teamwire.v1.work_pb2.SendBaseResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.query_pb2.AnswerQueryRequest,
@@ -1034,6 +1071,20 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         """Reads a part of a member's work: numbers, a diff, its commits, or these as a git bundle. The member's runner runs git on its machine,
         and answers through its session, so the member must be connected. Only the lead, the operator and the member itself may call it, and
         the reviewer of one of its tasks, except for what was kept of work in progress.
+
+        PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
+        RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,
+        INVALID_NAME, INVALID_FIELD.
+        """
+
+    @abc.abstractmethod
+    def SendBase(
+        self,
+        request: teamwire.v1.work_pb2.SendBaseRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.work_pb2.SendBaseResponse, collections.abc.Awaitable[teamwire.v1.work_pb2.SendBaseResponse]]:
+        """Gives the repository that a member works in the newest commit of a branch, as a git bundle in pages, so that the member can merge it
+        into its work although no machine shares a disk with its own. Changes no branch. Lead and operator only.
 
         PERMISSION_DENIED: LEAD_ONLY, NOT_PERMITTED. NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED,
         RUNNER_SILENT. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (8 calls wait for this runner). INVALID_ARGUMENT: MISSING_RECIPIENT,

@@ -295,6 +295,108 @@ class ReadWorkResponse(google.protobuf.message.Message):
 Global___ReadWorkResponse: typing_extensions.TypeAlias = ReadWorkResponse
 
 @typing.final
+class SendBaseRequest(google.protobuf.message.Message):
+    """The request of TeamService.SendBase."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    BRANCH_FIELD_NUMBER: builtins.int
+    COMMIT_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    member: builtins.str
+    """Required. The member: see DirectMessage.recipient."""
+    branch: builtins.str
+    """Required. The branch whose newest commit the member's repository gets, as `refs/teamwire/base/BRANCH`."""
+    commit: builtins.str
+    """Required. That commit: 40 or 64 hexadecimal digits."""
+    data: builtins.bytes
+    """Required unless the member's repository has the commit. A page of a git bundle with exactly this commit, up to 192 KiB. Pages are sent
+    one after the other.
+    """
+    offset: builtins.int
+    """Where the page begins in the bundle, in bytes."""
+    total_bytes: builtins.int
+    """How many bytes the bundle has, up to 1 GiB."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        member: builtins.str = ...,
+        branch: builtins.str = ...,
+        commit: builtins.str = ...,
+        data: builtins.bytes = ...,
+        offset: builtins.int = ...,
+        total_bytes: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["branch", b"branch", "commit", b"commit", "data", b"data", "member", b"member", "offset", b"offset", "team", b"team", "total_bytes", b"total_bytes"]) -> None: ...
+
+Global___SendBaseRequest: typing_extensions.TypeAlias = SendBaseRequest
+
+@typing.final
+class SendBaseResponse(google.protobuf.message.Message):
+    """The reply of TeamService.SendBase."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REF_FIELD_NUMBER: builtins.int
+    ref: builtins.str
+    """The ref. Empty until the last page has arrived."""
+    def __init__(
+        self,
+        *,
+        ref: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ref", b"ref"]) -> None: ...
+
+Global___SendBaseResponse: typing_extensions.TypeAlias = SendBaseResponse
+
+@typing.final
+class MergeOutcome(google.protobuf.message.Message):
+    """What came of merging an approved commit."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    COMMIT_FIELD_NUMBER: builtins.int
+    INTO_FIELD_NUMBER: builtins.int
+    MERGED_FIELD_NUMBER: builtins.int
+    CONFLICTS_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    task_id: builtins.int
+    """Required. The task whose review approved it."""
+    commit: builtins.str
+    """Required. The commit that was approved."""
+    into: builtins.str
+    """Required. The branch to merge it into. Empty if there is none."""
+    merged: builtins.str
+    """The commit that the branch has now. Empty if it was not merged."""
+    detail: builtins.str
+    """Why it was not merged, if not for conflicts, as text for people. The coordinator keeps the first 4,000 characters."""
+    @property
+    def conflicts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The paths that conflict. The coordinator keeps the first 100."""
+
+    def __init__(
+        self,
+        *,
+        task_id: builtins.int = ...,
+        commit: builtins.str = ...,
+        into: builtins.str = ...,
+        merged: builtins.str = ...,
+        conflicts: collections.abc.Iterable[builtins.str] | None = ...,
+        detail: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["commit", b"commit", "conflicts", b"conflicts", "detail", b"detail", "into", b"into", "merged", b"merged", "task_id", b"task_id"]) -> None: ...
+
+Global___MergeOutcome: typing_extensions.TypeAlias = MergeOutcome
+
+@typing.final
 class ChangedFiles(google.protobuf.message.Message):
     """Files that a member's program has changed in a repository."""
 

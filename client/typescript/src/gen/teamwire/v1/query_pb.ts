@@ -8,7 +8,7 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { ReadTranscriptRequest, ReadTranscriptResponse } from "./transcript_pb.js";
 import { file_teamwire_v1_transcript } from "./transcript_pb.js";
-import type { ReadWorkRequest, ReadWorkResponse } from "./work_pb.js";
+import type { ReadWorkRequest, ReadWorkResponse, SendBaseRequest, SendBaseResponse } from "./work_pb.js";
 import { file_teamwire_v1_work } from "./work_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/query.proto.
  */
 export const file_teamwire_v1_query: GenFile = /*@__PURE__*/
-  fileDesc("Chd0ZWFtd2lyZS92MS9xdWVyeS5wcm90bxILdGVhbXdpcmUudjEikwEKC1J1bm5lclF1ZXJ5EhAKCHF1ZXJ5X2lkGAEgASgJEjgKCnRyYW5zY3JpcHQYAiABKAsyIi50ZWFtd2lyZS52MS5SZWFkVHJhbnNjcmlwdFJlcXVlc3RIABIsCgR3b3JrGAMgASgLMhwudGVhbXdpcmUudjEuUmVhZFdvcmtSZXF1ZXN0SABCCgoIcXVlc3Rpb24irQEKEkFuc3dlclF1ZXJ5UmVxdWVzdBIQCghxdWVyeV9pZBgBIAEoCRI5Cgp0cmFuc2NyaXB0GAIgASgLMiMudGVhbXdpcmUudjEuUmVhZFRyYW5zY3JpcHRSZXNwb25zZUgAEi0KBHdvcmsYAyABKAsyHS50ZWFtd2lyZS52MS5SZWFkV29ya1Jlc3BvbnNlSAASEQoHcmVmdXNhbBgEIAEoCUgAQggKBmFuc3dlciIVChNBbnN3ZXJRdWVyeVJlc3BvbnNlQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_teamwire_v1_transcript, file_teamwire_v1_work]);
+  fileDesc("Chd0ZWFtd2lyZS92MS9xdWVyeS5wcm90bxILdGVhbXdpcmUudjEiwQEKC1J1bm5lclF1ZXJ5EhAKCHF1ZXJ5X2lkGAEgASgJEjgKCnRyYW5zY3JpcHQYAiABKAsyIi50ZWFtd2lyZS52MS5SZWFkVHJhbnNjcmlwdFJlcXVlc3RIABIsCgR3b3JrGAMgASgLMhwudGVhbXdpcmUudjEuUmVhZFdvcmtSZXF1ZXN0SAASLAoEYmFzZRgEIAEoCzIcLnRlYW13aXJlLnYxLlNlbmRCYXNlUmVxdWVzdEgAQgoKCHF1ZXN0aW9uItwBChJBbnN3ZXJRdWVyeVJlcXVlc3QSEAoIcXVlcnlfaWQYASABKAkSOQoKdHJhbnNjcmlwdBgCIAEoCzIjLnRlYW13aXJlLnYxLlJlYWRUcmFuc2NyaXB0UmVzcG9uc2VIABItCgR3b3JrGAMgASgLMh0udGVhbXdpcmUudjEuUmVhZFdvcmtSZXNwb25zZUgAEhEKB3JlZnVzYWwYBCABKAlIABItCgRiYXNlGAUgASgLMh0udGVhbXdpcmUudjEuU2VuZEJhc2VSZXNwb25zZUgAQggKBmFuc3dlciIVChNBbnN3ZXJRdWVyeVJlc3BvbnNlQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_teamwire_v1_transcript, file_teamwire_v1_work]);
 
 /**
  * A frame of MessageService.Stream: someone asks the member's runner for something that only the runner has.
@@ -52,6 +52,14 @@ export type RunnerQuery = Message<"teamwire.v1.RunnerQuery"> & {
      */
     value: ReadWorkRequest;
     case: "work";
+  } | {
+    /**
+     * See TeamService.SendBase.
+     *
+     * @generated from field: teamwire.v1.SendBaseRequest base = 4;
+     */
+    value: SendBaseRequest;
+    case: "base";
   } | { case: undefined; value?: undefined };
 };
 
@@ -104,6 +112,14 @@ export type AnswerQueryRequest = Message<"teamwire.v1.AnswerQueryRequest"> & {
      */
     value: string;
     case: "refusal";
+  } | {
+    /**
+     * For RunnerQuery.base.
+     *
+     * @generated from field: teamwire.v1.SendBaseResponse base = 5;
+     */
+    value: SendBaseResponse;
+    case: "base";
   } | { case: undefined; value?: undefined };
 };
 

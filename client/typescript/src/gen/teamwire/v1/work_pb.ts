@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/work.proto.
  */
 export const file_teamwire_v1_work: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS93b3JrLnByb3RvEgt0ZWFtd2lyZS52MSKlAgoEV29yaxISCgpyZXBvc2l0b3J5GAEgASgJEg4KBmJyYW5jaBgCIAEoCRITCgtiYXNlX2JyYW5jaBgDIAEoCRIMCgRiYXNlGAQgASgJEgwKBGhlYWQYBSABKAkSDQoFYWhlYWQYBiABKA0SDgoGYmVoaW5kGAcgASgNEg0KBWZpbGVzGAggASgNEhIKCmluc2VydGlvbnMYCSABKA0SEQoJZGVsZXRpb25zGAogASgNEhMKC3VuY29tbWl0dGVkGAsgASgNEiwKCGZvcmVjYXN0GAwgASgOMhoudGVhbXdpcmUudjEuTWVyZ2VGb3JlY2FzdBIRCgljb25mbGljdHMYDSADKAkSDgoGZGV0YWlsGA4gASgJEg0KBXBhdGhzGA8gAygJIlwKB1NhbHZhZ2USCwoDcmVmGAEgASgJEg4KBmNvbW1pdBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbm90ZRgEIAEoCSKkAQoPUmVhZFdvcmtSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEiMKBHBhcnQYAyABKA4yFS50ZWFtd2lyZS52MS5Xb3JrUGFydBIOCgZjb21taXQYBCABKAkSDwoHYWdhaW5zdBgFIAEoCRIMCgRoYXZlGAYgAygJEg4KBm9mZnNldBgHIAEoBBIPCgd2ZXJzaW9uGAggASgJIp8BChBSZWFkV29ya1Jlc3BvbnNlEh8KBHdvcmsYASABKAsyES50ZWFtd2lyZS52MS5Xb3JrEgwKBGRhdGEYAiABKAwSEwoLdG90YWxfYnl0ZXMYAyABKAQSDwoHdmVyc2lvbhgEIAEoCRImCghzYWx2YWdlcxgFIAMoCzIULnRlYW13aXJlLnYxLlNhbHZhZ2USDgoGY29tbWl0GAYgASgJIjEKDENoYW5nZWRGaWxlcxISCgpyZXBvc2l0b3J5GAEgASgJEg0KBXBhdGhzGAIgAygJKmcKDU1lcmdlRm9yZWNhc3QSHgoaTUVSR0VfRk9SRUNBU1RfVU5TUEVDSUZJRUQQABIYChRNRVJHRV9GT1JFQ0FTVF9DTEVBThABEhwKGE1FUkdFX0ZPUkVDQVNUX0NPTkZMSUNUUxACKqUBCghXb3JrUGFydBIZChVXT1JLX1BBUlRfVU5TUEVDSUZJRUQQABIVChFXT1JLX1BBUlRfU1VNTUFSWRABEhIKDldPUktfUEFSVF9ESUZGEAISEgoOV09SS19QQVJUX1NUQVQQAxIRCg1XT1JLX1BBUlRfTE9HEAQSFAoQV09SS19QQVJUX0JVTkRMRRAFEhYKEldPUktfUEFSVF9TQUxWQUdFUxAGQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS93b3JrLnByb3RvEgt0ZWFtd2lyZS52MSKlAgoEV29yaxISCgpyZXBvc2l0b3J5GAEgASgJEg4KBmJyYW5jaBgCIAEoCRITCgtiYXNlX2JyYW5jaBgDIAEoCRIMCgRiYXNlGAQgASgJEgwKBGhlYWQYBSABKAkSDQoFYWhlYWQYBiABKA0SDgoGYmVoaW5kGAcgASgNEg0KBWZpbGVzGAggASgNEhIKCmluc2VydGlvbnMYCSABKA0SEQoJZGVsZXRpb25zGAogASgNEhMKC3VuY29tbWl0dGVkGAsgASgNEiwKCGZvcmVjYXN0GAwgASgOMhoudGVhbXdpcmUudjEuTWVyZ2VGb3JlY2FzdBIRCgljb25mbGljdHMYDSADKAkSDgoGZGV0YWlsGA4gASgJEg0KBXBhdGhzGA8gAygJIlwKB1NhbHZhZ2USCwoDcmVmGAEgASgJEg4KBmNvbW1pdBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbm90ZRgEIAEoCSKkAQoPUmVhZFdvcmtSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEiMKBHBhcnQYAyABKA4yFS50ZWFtd2lyZS52MS5Xb3JrUGFydBIOCgZjb21taXQYBCABKAkSDwoHYWdhaW5zdBgFIAEoCRIMCgRoYXZlGAYgAygJEg4KBm9mZnNldBgHIAEoBBIPCgd2ZXJzaW9uGAggASgJIp8BChBSZWFkV29ya1Jlc3BvbnNlEh8KBHdvcmsYASABKAsyES50ZWFtd2lyZS52MS5Xb3JrEgwKBGRhdGEYAiABKAwSEwoLdG90YWxfYnl0ZXMYAyABKAQSDwoHdmVyc2lvbhgEIAEoCRImCghzYWx2YWdlcxgFIAMoCzIULnRlYW13aXJlLnYxLlNhbHZhZ2USDgoGY29tbWl0GAYgASgJIoIBCg9TZW5kQmFzZVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSDgoGYnJhbmNoGAMgASgJEg4KBmNvbW1pdBgEIAEoCRIMCgRkYXRhGAUgASgMEg4KBm9mZnNldBgGIAEoBBITCgt0b3RhbF9ieXRlcxgHIAEoBCIfChBTZW5kQmFzZVJlc3BvbnNlEgsKA3JlZhgBIAEoCSJwCgxNZXJnZU91dGNvbWUSDwoHdGFza19pZBgBIAEoBBIOCgZjb21taXQYAiABKAkSDAoEaW50bxgDIAEoCRIOCgZtZXJnZWQYBCABKAkSEQoJY29uZmxpY3RzGAUgAygJEg4KBmRldGFpbBgGIAEoCSIxCgxDaGFuZ2VkRmlsZXMSEgoKcmVwb3NpdG9yeRgBIAEoCRINCgVwYXRocxgCIAMoCSpnCg1NZXJnZUZvcmVjYXN0Eh4KGk1FUkdFX0ZPUkVDQVNUX1VOU1BFQ0lGSUVEEAASGAoUTUVSR0VfRk9SRUNBU1RfQ0xFQU4QARIcChhNRVJHRV9GT1JFQ0FTVF9DT05GTElDVFMQAiqlAQoIV29ya1BhcnQSGQoVV09SS19QQVJUX1VOU1BFQ0lGSUVEEAASFQoRV09SS19QQVJUX1NVTU1BUlkQARISCg5XT1JLX1BBUlRfRElGRhACEhIKDldPUktfUEFSVF9TVEFUEAMSEQoNV09SS19QQVJUX0xPRxAEEhQKEFdPUktfUEFSVF9CVU5ETEUQBRIWChJXT1JLX1BBUlRfU0FMVkFHRVMQBkJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * A member's work in a git repository, as its runner reports it. The texts come from the repository and may contain any character.
@@ -308,6 +308,147 @@ export const ReadWorkResponseSchema: GenMessage<ReadWorkResponse> = /*@__PURE__*
   messageDesc(file_teamwire_v1_work, 3);
 
 /**
+ * The request of TeamService.SendBase.
+ *
+ * @generated from message teamwire.v1.SendBaseRequest
+ */
+export type SendBaseRequest = Message<"teamwire.v1.SendBaseRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Required. The member: see DirectMessage.recipient.
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+
+  /**
+   * Required. The branch whose newest commit the member's repository gets, as `refs/teamwire/base/BRANCH`.
+   *
+   * @generated from field: string branch = 3;
+   */
+  branch: string;
+
+  /**
+   * Required. That commit: 40 or 64 hexadecimal digits.
+   *
+   * @generated from field: string commit = 4;
+   */
+  commit: string;
+
+  /**
+   * Required unless the member's repository has the commit. A page of a git bundle with exactly this commit, up to 192 KiB. Pages are sent
+   * one after the other.
+   *
+   * @generated from field: bytes data = 5;
+   */
+  data: Uint8Array;
+
+  /**
+   * Where the page begins in the bundle, in bytes.
+   *
+   * @generated from field: uint64 offset = 6;
+   */
+  offset: bigint;
+
+  /**
+   * How many bytes the bundle has, up to 1 GiB.
+   *
+   * @generated from field: uint64 total_bytes = 7;
+   */
+  totalBytes: bigint;
+};
+
+/**
+ * Describes the message teamwire.v1.SendBaseRequest.
+ * Use `create(SendBaseRequestSchema)` to create a new message.
+ */
+export const SendBaseRequestSchema: GenMessage<SendBaseRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_work, 4);
+
+/**
+ * The reply of TeamService.SendBase.
+ *
+ * @generated from message teamwire.v1.SendBaseResponse
+ */
+export type SendBaseResponse = Message<"teamwire.v1.SendBaseResponse"> & {
+  /**
+   * The ref. Empty until the last page has arrived.
+   *
+   * @generated from field: string ref = 1;
+   */
+  ref: string;
+};
+
+/**
+ * Describes the message teamwire.v1.SendBaseResponse.
+ * Use `create(SendBaseResponseSchema)` to create a new message.
+ */
+export const SendBaseResponseSchema: GenMessage<SendBaseResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_work, 5);
+
+/**
+ * What came of merging an approved commit.
+ *
+ * @generated from message teamwire.v1.MergeOutcome
+ */
+export type MergeOutcome = Message<"teamwire.v1.MergeOutcome"> & {
+  /**
+   * Required. The task whose review approved it.
+   *
+   * @generated from field: uint64 task_id = 1;
+   */
+  taskId: bigint;
+
+  /**
+   * Required. The commit that was approved.
+   *
+   * @generated from field: string commit = 2;
+   */
+  commit: string;
+
+  /**
+   * Required. The branch to merge it into. Empty if there is none.
+   *
+   * @generated from field: string into = 3;
+   */
+  into: string;
+
+  /**
+   * The commit that the branch has now. Empty if it was not merged.
+   *
+   * @generated from field: string merged = 4;
+   */
+  merged: string;
+
+  /**
+   * The paths that conflict. The coordinator keeps the first 100.
+   *
+   * @generated from field: repeated string conflicts = 5;
+   */
+  conflicts: string[];
+
+  /**
+   * Why it was not merged, if not for conflicts, as text for people. The coordinator keeps the first 4,000 characters.
+   *
+   * @generated from field: string detail = 6;
+   */
+  detail: string;
+};
+
+/**
+ * Describes the message teamwire.v1.MergeOutcome.
+ * Use `create(MergeOutcomeSchema)` to create a new message.
+ */
+export const MergeOutcomeSchema: GenMessage<MergeOutcome> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_work, 6);
+
+/**
  * Files that a member's program has changed in a repository.
  *
  * @generated from message teamwire.v1.ChangedFiles
@@ -333,7 +474,7 @@ export type ChangedFiles = Message<"teamwire.v1.ChangedFiles"> & {
  * Use `create(ChangedFilesSchema)` to create a new message.
  */
 export const ChangedFilesSchema: GenMessage<ChangedFiles> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_work, 4);
+  messageDesc(file_teamwire_v1_work, 7);
 
 /**
  * What git says about a merge that was not made.
