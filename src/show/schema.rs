@@ -191,6 +191,24 @@ const COMMANDS: &[(&str, Prints)] = &[
         "update",
         Object(&[("version", "string"), ("path", "string"), ("installed_with", "string"), ("command", "string")]),
     ),
+    ("work", Object(&[("member", "string"), ("work", "Work?"), ("unknown", "string?")])),
+    ("work drop", Object(&[("member", "string"), ("branch", "string"), ("ref", "string")])),
+    (
+        "work merge",
+        Object(&[
+            ("member", "string"),
+            ("into", "string"),
+            ("commit", "string?"),
+            ("of", "string?"),
+            ("was_merged_already", "boolean?"),
+            ("conflicts", "array?"),
+            ("told_member", "boolean?"),
+        ]),
+    ),
+    ("work purge", Object(&[("deleted", "integer")])),
+    ("work restore", Message("Salvage")),
+    // What is brought back, and where.
+    ("work restore --to", Object(&[("ref", "string"), ("directory", "string"), ("branch", "string")])),
     ("whoami", Object(&[("member", "string?"), ("team", "string?"), ("address", "string")])),
 ];
 

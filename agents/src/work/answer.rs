@@ -129,7 +129,7 @@ impl Answers {
         let given = Some(request.commit.clone()).filter(|commit| !commit.is_empty());
         if given
             .as_ref()
-            .is_some_and(|given| !is_id(given) && !(part == WorkPart::Bundle && given.starts_with(SALVAGES)))
+            .is_some_and(|given| !(is_id(given) || part == WorkPart::Bundle && given.starts_with(SALVAGES)))
         {
             return Err("Name a commit by its id.".to_owned());
         }

@@ -277,6 +277,10 @@ impl Run<'_> {
             description: task.description.clone(),
             owner: task.owner.clone().unwrap_or_default(),
             blocked_by: task.blocked_by.iter().filter_map(|key| progress.tasks.get(key)).copied().collect(),
+            paths: task.paths.clone(),
+            exclusive: task.exclusive,
+            reviewer: task.review.clone(),
+            merge_on_approval: task.merge_on_approval,
             metadata: [(TASK_KEY.to_owned(), task.key().to_owned())].into(),
             ..v1::CreateTaskRequest::default()
         };

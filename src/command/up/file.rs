@@ -101,6 +101,16 @@ pub(super) struct Task {
     #[serde(default)]
     pub(super) blocked_by: Vec<String>,
     pub(super) owner: Option<String>,
+    /// Patterns of the files that it will change.
+    #[serde(default)]
+    pub(super) paths: Vec<String>,
+    #[serde(default)]
+    pub(super) exclusive: bool,
+    /// Who reviews the result.
+    #[serde(default)]
+    pub(super) review: String,
+    #[serde(default)]
+    pub(super) merge_on_approval: bool,
 }
 
 /// What members may do without a permission request.

@@ -242,6 +242,14 @@ impl<'f> Plan<'f> {
         if let Some(owner) = task.owner.as_ref().filter(|owner| is_open && !is_same(owner, &there.owner)) {
             self.compare(&of("The owner"), &there.owner, owner);
         }
+        let word = |is: bool| if is { "true" } else { "false" };
+        let paths: Vec<&str> = task.paths.iter().map(|path| path.trim_end_matches('/')).collect();
+        self.compare(&of("The paths"), &there.paths.join(", "), &paths.join(", "));
+        self.compare(&of("The key \"exclusive\""), word(there.exclusive), word(task.exclusive));
+        if !is_same(&there.reviewer, &task.review) {
+            self.compare(&of("The reviewer"), &there.reviewer, &task.review);
+        }
+        self.compare(&of("The key \"merge_on_approval\""), word(there.merge_on_approval), word(task.merge_on_approval));
         let id_of = |key: &String| found.task(key).map(|task| task.id);
         let wanted: Vec<u64> = task.blocked_by.iter().filter_map(id_of).collect();
         for id in there.blocked_by.iter().filter(|id| !wanted.contains(id)) {
