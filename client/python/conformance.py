@@ -116,6 +116,9 @@ class Driver:
     def answer_permission(self, request_id: str, approve: bool, reason: str) -> Json:
         return self._sent(self.me.answer_permission(request_id, approve, reason))
 
+    def answer_review(self, request_id: str, approve: bool, reason: str) -> Json:
+        return self._sent(self.me.answer_review(request_id, approve, reason))
+
     def withdraw_request(self, request_id: str) -> Json:
         return self._decision(self.me.withdraw_request(request_id))
 
@@ -211,8 +214,8 @@ class Driver:
         name = message_pb2.ReceiptState.Name
         return {each.recipient: name(each.state).removeprefix("RECEIPT_STATE_").lower() for each in reply.receipts}
 
-    def create_task(self, subject: str, blocked_by: list[int] | None = None) -> Json:
-        request = task_pb2.CreateTaskRequest(subject=subject, blocked_by=blocked_by or [])
+    def create_task(self, subject: str, blocked_by: list[int] | None = None, reviewer: str = "") -> Json:
+        request = task_pb2.CreateTaskRequest(subject=subject, blocked_by=blocked_by or [], reviewer=reviewer)
         return {"task_id": self.me.tasks.CreateTask(request).task.id}
 
     def claim_next(self) -> Json:

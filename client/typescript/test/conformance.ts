@@ -80,6 +80,8 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
   }),
   answer_permission: async ({ request_id, approve, reason }) =>
     sent(await client.answerPermission(request_id, approve, reason)),
+  answer_review: async ({ request_id, approve, reason }) =>
+    sent(await client.answerReview(request_id, approve, reason)),
   withdraw_request: async ({ request_id }) => decision(await client.withdrawRequest(request_id)),
   list_history: async ({ page_size }) => {
     const { entries, nextPageToken } = await client.history.listHistory({ pageSize: page_size });
@@ -120,8 +122,8 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
       receipts.map(({ recipient, state }) => [recipient, v1.ReceiptState[state].toLowerCase()]),
     );
   },
-  create_task: async ({ subject, blocked_by = [] }) => {
-    const { task } = await client.tasks.createTask({ subject, blockedBy: blocked_by.map(BigInt) });
+  create_task: async ({ subject, blocked_by = [], reviewer }) => {
+    const { task } = await client.tasks.createTask({ subject, blockedBy: blocked_by.map(BigInt), reviewer });
     return { task_id: Number(task?.id) };
   },
   claim_next: async () => {

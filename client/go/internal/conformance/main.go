@@ -45,6 +45,7 @@ type command struct {
 	Reason     string
 	Subject    string
 	BlockedBy  []uint64 `json:"blocked_by"`
+	Reviewer   string   `json:"reviewer"`
 	TaskID     uint64   `json:"task_id"`
 	ClaimToken string   `json:"claim_token"`
 	Code       int32
@@ -210,6 +211,8 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		return object{"request_id": id}, err
 	case "answer_permission":
 		return sent(d.client.AnswerPermission(ctx, c.RequestID, c.Approve, c.Reason))
+	case "answer_review":
+		return sent(d.client.AnswerReview(ctx, c.RequestID, c.Approve, c.Reason, ""))
 	case "withdraw_request":
 		request, err := d.client.WithdrawRequest(ctx, c.RequestID)
 		return decision(request), err
@@ -244,7 +247,7 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		}
 		return states, err
 	case "create_task":
-		reply, err := d.client.Tasks.CreateTask(ctx, &v1.CreateTaskRequest{Subject: c.Subject, BlockedBy: c.BlockedBy})
+		reply, err := d.client.Tasks.CreateTask(ctx, &v1.CreateTaskRequest{Subject: c.Subject, BlockedBy: c.BlockedBy, Reviewer: c.Reviewer})
 		return object{"task_id": reply.GetTask().GetId()}, err
 	case "claim_next":
 		reply, err := d.client.Tasks.ClaimNextTask(ctx, &v1.ClaimNextTaskRequest{})

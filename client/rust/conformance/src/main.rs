@@ -153,6 +153,10 @@ impl Driver {
                 let approve = command["approve"].as_bool().unwrap_or_default();
                 sent(client.answer_permission(text("request_id"), approve, text("reason")).await?)
             }
+            "answer_review" => {
+                let approve = command["approve"].as_bool().unwrap_or_default();
+                sent(client.answer_review(text("request_id"), approve, text("reason"), "").await?)
+            }
             "withdraw_request" => decision(&client.withdraw_request(text("request_id")).await?),
             "send" => {
                 let mut request = dialect::read(&command["message"].to_string())?;
@@ -200,6 +204,7 @@ impl Driver {
                 let request = v1::CreateTaskRequest {
                     subject: text("subject").to_owned(),
                     blocked_by: blocked_by.collect(),
+                    reviewer: text("reviewer").to_owned(),
                     ..Default::default()
                 };
                 json!({ "task_id": client.create_task(request).await?.task.unwrap_or_default().id })

@@ -156,6 +156,13 @@ final class ConformanceDriver {
                             command.text("request_id"),
                             command.json().get("approve").getAsBoolean(),
                             command.text("reason")))),
+            Map.entry(
+                    "answer_review",
+                    command -> sent(me.answerReview(
+                            command.text("request_id"),
+                            command.json().get("approve").getAsBoolean(),
+                            command.text("reason"),
+                            ""))),
             Map.entry("withdraw_request", command -> decision(me.withdrawRequest(command.text("request_id")))),
             Map.entry("list_history", command -> {
                 var request = ListHistoryRequest.newBuilder().setPageSize(command.pageSize());
@@ -209,6 +216,9 @@ final class ConformanceDriver {
                             receipt -> receipt.getRecipient(), receipt -> word(receipt.getState(), "RECEIPT_STATE_")))),
             Map.entry("create_task", command -> {
                 var request = CreateTaskRequest.newBuilder().setSubject(command.text("subject"));
+                if (command.json().has("reviewer")) {
+                    request.setReviewer(command.text("reviewer"));
+                }
                 if (command.json().has("blocked_by")) {
                     command.json().getAsJsonArray("blocked_by").forEach(id -> request.addBlockedBy(id.getAsLong()));
                 }
