@@ -188,7 +188,7 @@ impl<'a> Incarnation<'a> {
             boundary,
             in_flight: InFlight::new(subscription.acks(), in_hand, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
-            responder: Responder::new(client.clone()),
+            responder: Responder::new(client.clone(), config.working_directory()),
             reporter: ActivityReporter::new(client.clone()),
             turns: 0,
             used: v1::Usage::default(),

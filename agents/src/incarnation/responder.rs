@@ -1,13 +1,16 @@
 //! Makes the calls that a program asks for, one at a time and in the program's order.
 
-use std::future::pending;
+use std::{
+    future::pending,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 use teamwire_client::{Client, Error};
 use teamwire_proto::v1;
 
 use super::background::{Background, finished, start};
-use crate::pending_replies::Answerable;
+use crate::{pending_replies::Answerable, work::to_review};
 
 /// What a program asked for.
 #[derive(Clone, Debug)]
@@ -38,13 +41,15 @@ pub(crate) struct Done {
 #[derive(Debug)]
 pub(crate) struct Responder {
     client: Client,
+    /// Where the program works.
+    directory: PathBuf,
     call: Option<Background<Done>>,
 }
 
 impl Responder {
-    /// Creates a responder that calls with `client`.
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client, call: None }
+    /// Creates a responder that calls with `client` for a program that works in `directory`.
+    pub(crate) fn new(client: Client, directory: PathBuf) -> Self {
+        Self { client, directory, call: None }
     }
 
     /// Returns whether a call is under way. While one is, start no other.
@@ -61,14 +66,14 @@ impl Responder {
         answerable: Answerable,
         written: Value,
     ) {
-        let client = self.client.clone();
+        let (client, directory) = (self.client.clone(), self.directory.clone());
         self.call = Some(start(async move {
             let in_reply_to = answerable.resolve(&client).await;
             let mut call = action.clone();
             if let (Action::Send(request), Some(id)) = (&mut call, &in_reply_to) {
                 request.in_reply_to.clone_from(id);
             }
-            let result = carry_out(&client, call, claim_token).await;
+            let result = carry_out(&client, call, claim_token, &directory).await;
             Done { action, result, in_reply_to, written }
         }));
     }
@@ -82,12 +87,19 @@ impl Responder {
     }
 }
 
-async fn carry_out(client: &Client, action: Action, claim_token: Option<String>) -> Result<v1::SendResponse, Error> {
+async fn carry_out(
+    client: &Client,
+    action: Action,
+    claim_token: Option<String>,
+    directory: &Path,
+) -> Result<v1::SendResponse, Error> {
     match action {
         Action::Send(request) => return client.send(*request).await,
         Action::Complete(task_id, result) => {
-            let claim_token = token(client, task_id, claim_token).await?;
-            let request = v1::CompleteTaskRequest { task_id, claim_token, result, ..Default::default() };
+            let known = client.get_task(v1::GetTaskRequest { task_id, ..Default::default() }).await?;
+            let work = to_review(known.task.as_ref(), directory).await;
+            let claim_token = claim_token.unwrap_or(known.claim_token);
+            let request = v1::CompleteTaskRequest { task_id, claim_token, result, work, ..Default::default() };
             client.complete_task(request).await?;
         }
         Action::Release(task_id, reason) => {

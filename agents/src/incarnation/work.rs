@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{Incarnation, activity::WorkReporter, background::start, heartbeat::InHand};
 use crate::work::{
-    Answers, Place,
+    Answers, Place, bounded,
     merge::{self, Order, Unmerged},
     salvage,
     survey::{is_lock_file, survey, touched},
@@ -20,6 +20,9 @@ use crate::work::{
 
 /// How long keeping the work may take when the runner ends.
 const LAST_SALVAGE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How many changed files of a turn are reported.
+const CHANGED_MAX: usize = 500;
 
 /// How long the check before a merge may take.
 const CHECK_DEADLINE: Duration = Duration::from_secs(30 * 60);
@@ -103,7 +106,7 @@ impl Tracker {
             let mut touched = touched(place, &before, &survey.tree).await?;
             // What came from the base branch is someone else's.
             touched.retain(|path| survey.paths.contains(path));
-            self.reporter.changed(&self.repository, touched);
+            self.reporter.changed(&self.repository, bounded(&touched, CHANGED_MAX));
         }
         self.reporter.work(work_of(&survey));
         kept.map(drop)
@@ -155,7 +158,9 @@ impl Tracker {
         };
         match merge::merge(place, order).await {
             Ok(merged) => v1::MergeOutcome { merged: merged.commit, ..outcome },
-            Err(Unmerged::Conflicts(conflicts)) => v1::MergeOutcome { conflicts, ..outcome },
+            Err(Unmerged::Conflicts(conflicts)) => {
+                v1::MergeOutcome { conflicts: bounded(&conflicts, CHANGED_MAX), ..outcome }
+            }
             Err(unmerged) => v1::MergeOutcome { detail: unmerged.to_string(), ..outcome },
         }
     }

@@ -1,6 +1,6 @@
 //! `TaskUpdate`: edits a task, and changes its state.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, env};
 
 use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, tool_router};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use teamwire_client::{
     v1::{self, TaskStatus},
 };
 
-use crate::{agent_text::escaped, work};
+use crate::{agent_text::escaped, work::to_review};
 
 use super::{
     McpServer,
@@ -113,8 +113,10 @@ impl McpServer {
             None => {}
             Some(Status::InProgress) => self.take(task_id, says).await?,
             Some(Status::Completed) => {
-                let claim_token = self.claim_token(task_id).await?;
-                let work = work::here().await;
+                let get = v1::GetTaskRequest { task_id, ..v1::GetTaskRequest::default() };
+                let known = self.client.get_task(get).await?;
+                let work = to_review(known.task.as_ref(), &env::current_dir().unwrap_or_default()).await;
+                let claim_token = known.claim_token;
                 let request = v1::CompleteTaskRequest {
                     task_id,
                     claim_token,

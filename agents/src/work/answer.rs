@@ -168,7 +168,9 @@ impl Answers {
         }
         texts.push(Text { version: version.clone(), file, bytes, commit, read: Instant::now() });
         drop(texts);
-        Ok(v1::ReadWorkResponse { work: Some(work_of(&survey)), ..self.page(&version, 0)? })
+        // The page needs the room.
+        let work = v1::Work { paths: Vec::new(), ..work_of(&survey) };
+        Ok(v1::ReadWorkResponse { work: Some(work), ..self.page(&version, 0)? })
     }
 
     fn page(&self, version: &str, offset: u64) -> Result<v1::ReadWorkResponse, String> {

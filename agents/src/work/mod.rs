@@ -48,6 +48,7 @@ pub(crate) use self::{
     answer::Answers,
     git::{Git, Registration},
     lock::lock,
+    report::bounded,
 };
 pub use self::{
     check::OUTPUT_TAIL_BYTES,
@@ -55,7 +56,7 @@ pub use self::{
     merge_member::{MergeOptions, MergeReport, Step},
     names::as_branch,
     place::Place,
-    report::{here, salvage_of, work_of},
+    report::{salvage_of, to_review, work_of},
     restore::restore,
 };
 

@@ -1,6 +1,6 @@
 //! Work in the form of the protocol.
 
-use std::env;
+use std::path::Path;
 
 use teamwire_proto::v1::{self, MergeForecast};
 
@@ -10,13 +10,23 @@ use super::{
     survey::{Forecast, Survey, survey},
 };
 
-/// How many paths a report has, and how many that conflict.
+/// How many paths a report has, how many that conflict, and how many bytes each of the two lists has: well below what a
+/// coordinator accepts in one call.
 const PATHS_MAX: usize = 500;
 const CONFLICTS_MAX: usize = 100;
+const PATHS_BYTES_MAX: usize = 48 * 1024;
 
-/// Returns the work in this process's directory. `None` if it is in no git repository, or git cannot say.
-pub async fn here() -> Option<v1::Work> {
-    let place = Place::find(&env::current_dir().ok()?).await.ok()??;
+/// Returns the work to review, if a task has a reviewer. `directory`: where its owner works. `None` also if that is in no git
+/// repository, or git cannot say.
+pub async fn to_review(task: Option<&v1::Task>, directory: &Path) -> Option<v1::Work> {
+    match task.is_some_and(|task| !task.reviewer.is_empty()) {
+        true => in_directory(directory).await,
+        false => None,
+    }
+}
+
+async fn in_directory(directory: &Path) -> Option<v1::Work> {
+    let place = Place::find(directory).await.ok()??;
     let directory = tempfile::tempdir().ok()?;
     let surveyed = survey(&place, None, &directory.path().join("index")).await;
     surveyed.inspect_err(|why| tracing::warn!("the work here is not known: {why}")).ok().map(|survey| work_of(&survey))
@@ -42,7 +52,7 @@ pub fn work_of(survey: &Survey) -> v1::Work {
         forecast: forecast.into(),
         conflicts,
         detail,
-        paths: survey.paths.iter().take(PATHS_MAX).cloned().collect(),
+        paths: bounded(&survey.paths, PATHS_MAX),
     }
 }
 
@@ -50,13 +60,21 @@ pub fn work_of(survey: &Survey) -> v1::Work {
 fn forecast_of(forecast: &Forecast) -> (MergeForecast, Vec<String>, String) {
     match forecast {
         Forecast::Clean => (MergeForecast::Clean, Vec::new(), String::new()),
-        Forecast::Conflicts(paths) => {
-            (MergeForecast::Conflicts, paths.iter().take(CONFLICTS_MAX).cloned().collect(), String::new())
-        }
+        Forecast::Conflicts(paths) => (MergeForecast::Conflicts, bounded(paths, CONFLICTS_MAX), String::new()),
         Forecast::Unknown(why) => {
             (MergeForecast::Unspecified, Vec::new(), why.split_whitespace().collect::<Vec<_>>().join(" "))
         }
     }
+}
+
+/// Returns the first paths.
+pub(crate) fn bounded(paths: &[String], max: usize) -> Vec<String> {
+    let mut bytes = 0;
+    let fits = |path: &&String| {
+        bytes += path.len();
+        bytes <= PATHS_BYTES_MAX
+    };
+    paths.iter().take(max).take_while(fits).cloned().collect()
 }
 
 /// Returns a salvage in the form of the protocol.

@@ -1,6 +1,6 @@
 //! `teamwire task claim`, `next`, `complete` and `release`.
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use clap::Args;
 use teamwire_agents::work;
@@ -103,11 +103,13 @@ impl Next {
 impl Complete {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller(Who::Current)?;
+        let known = get(&caller, self.claim.id).await?;
+        let work = work::to_review(known.task.as_ref(), &env::current_dir().unwrap_or_default()).await;
         let request = v1::CompleteTaskRequest {
             task_id: self.claim.id,
-            claim_token: self.claim.token(&caller).await?,
+            claim_token: self.claim.token.clone().unwrap_or(known.claim_token),
             result: optional_text(self.result.as_deref())?.unwrap_or_default(),
-            work: work::here().await,
+            work,
             ..v1::CompleteTaskRequest::default()
         };
         let reply = caller.client.complete_task(request).await?;

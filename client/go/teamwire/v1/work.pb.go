@@ -507,7 +507,7 @@ func (x *ReadWorkRequest) GetVersion() string {
 // The reply of TeamService.ReadWork.
 type ReadWorkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With WORK_PART_SUMMARY, and with the first page of any other part.
+	// With WORK_PART_SUMMARY and, without `paths`, with the first page of any other part.
 	Work *Work `protobuf:"bytes,1,opt,name=work,proto3" json:"work,omitempty"`
 	// A page of up to 192 KiB. UTF-8 is not guaranteed.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`

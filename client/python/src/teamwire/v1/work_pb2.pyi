@@ -273,7 +273,7 @@ class ReadWorkResponse(google.protobuf.message.Message):
     """The commit that the pages are of. With WORK_PART_DIFF and WORK_PART_STAT, it may be one that no ref names."""
     @property
     def work(self) -> Global___Work:
-        """With WORK_PART_SUMMARY, and with the first page of any other part."""
+        """With WORK_PART_SUMMARY and, without `paths`, with the first page of any other part."""
 
     @property
     def salvages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Salvage]:

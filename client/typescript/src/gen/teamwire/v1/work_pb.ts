@@ -258,7 +258,7 @@ export const ReadWorkRequestSchema: GenMessage<ReadWorkRequest> = /*@__PURE__*/
  */
 export type ReadWorkResponse = Message<"teamwire.v1.ReadWorkResponse"> & {
   /**
-   * With WORK_PART_SUMMARY, and with the first page of any other part.
+   * With WORK_PART_SUMMARY and, without `paths`, with the first page of any other part.
    *
    * @generated from field: teamwire.v1.Work work = 1;
    */
