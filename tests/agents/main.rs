@@ -48,3 +48,4 @@ mod shutdowns;
 mod tasks;
 mod transcripts;
 mod up;
+mod work;
