@@ -67,6 +67,7 @@ export class DiffPages {
   #state = START;
   #version = "";
   #commit = "";
+  #base = "";
   #window: readonly [first: number, last: number] = [0, 0];
   /** Reads on until it returns true. */
   #target: (() => boolean) | undefined;
@@ -186,6 +187,7 @@ export class DiffPages {
     if (offset === 0) {
       this.#version = reply.version;
       this.#commit = reply.commit;
+      this.#base = reply.work?.base ?? "";
       this.total = Number(reply.totalBytes);
     }
     const { data } = reply;
@@ -235,10 +237,10 @@ export class DiffPages {
       return await ask(offset, this.#version);
     } catch (error) {
       if (!(error instanceof TeamwireError) || error.reason !== "RUNNER_SILENT") throw error;
-      // The runner keeps what it has computed for a minute. The same commit makes the same diff again.
+      // The runner keeps what it has computed for a minute or two. The same commits make the same diff again.
       const anew = await ask(0, "");
-      const isSame = anew.commit === this.#commit && Number(anew.totalBytes) === this.total;
-      if (!isSame || !(this.#subject.commit || this.#commit)) {
+      const isSame = anew.commit === this.#commit && (anew.work?.base ?? "") === this.#base;
+      if (!isSame || this.#commit === "" || Number(anew.totalBytes) !== this.total) {
         this.isStale = true;
         return undefined;
       }
