@@ -320,10 +320,6 @@ test("a review is rejected with a reason, asked for again, and approved", async 
   await task.getByRole("link", { name: "Look at it" }).click();
 
   await detail.getByRole("heading", { name: `Task #${taskId}: Log in` }).waitFor();
-  await detail
-    .getByRole("button", { name: /^Approve/ })
-    .first()
-    .isEnabled();
   await detail.getByRole("button", { name: /^Reject/ }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Reason, so that eve knows what to change").fill("No test.");
@@ -337,7 +333,7 @@ test("a review is rejected with a reason, asked for again, and approved", async 
   await complete(NEWER);
   await page.getByRole("button", { name: "Next request for you" }).click();
   await detail.getByText(NEWER.slice(0, 10), { exact: true }).waitFor();
-  await detail.getByRole("button", { name: "Approve a", exact: false }).first().waitFor();
+  await detail.getByRole("button", { name: "Approve", exact: true }).first().waitFor();
   await page.keyboard.press("a");
   await detail.getByText("approved by lead").waitFor();
   assert.equal((await taskNow(taskId))?.status, STATUS.completed);
@@ -361,7 +357,7 @@ test("a review that is void is shown as void, also when the answer is under way"
   const detail = page.getByRole("region", { name: "The request" });
   await detail.getByRole("heading", { name: `Task #${taskId}: Log out` }).waitFor();
   await detail.getByText(HEAD.slice(0, 10), { exact: true }).waitFor();
-  await page.route("**/MessageService/Send", async (route) => {
+  await page.route("**/*MessageService/Send", async (route) => {
     await joe.client.teams.reportActivity({ work: { ...WORK, head: NEWER } });
     await route.continue();
   });
