@@ -34,7 +34,9 @@ export default defineConfig({
           groups: [
             // Otherwise, it goes with the pages that are seldom opened, and the first page loads them all.
             { name: "keys", test: /console\/src\/lib\/keys/, priority: 1 },
-            { name: "shared", test: /console\/src\//, minShareCount: 2 },
+            // The first page shows no diffs.
+            { name: "shared", test: /console\/src\/(?!lib\/work\/(?!words))/, minShareCount: 2 },
+            { name: "work", test: /console\/src\/lib\/work\// },
             { name: "rare", test: /console\/src\/pages\/(timeline|health|access|Timeline|Health|Access)/ },
           ],
         },

@@ -183,6 +183,7 @@ export function mayAnswer(caller: Caller, request: v1.Request): boolean {
     case v1.RequestKind.PLAN_APPROVAL:
       return leads;
     case v1.RequestKind.PERMISSION:
+    case v1.RequestKind.REVIEW:
       return request.member !== caller.member && (leads || request.approver === caller.member);
     default:
       return false;

@@ -34,6 +34,7 @@ class Notifications {
     const name = kind === v1.RequestKind.SHUTDOWN ? (requester?.name ?? "") : member;
     const about = kind === v1.RequestKind.PERMISSION ? permission(request, request.content) : summary;
     const asks = { title: `${name} asks you`, body: oneLine(about) || "to shut down" };
+    if (kind === v1.RequestKind.REVIEW) asks.body = `to review task #${request.taskId}: ${oneLine(summary)}`;
     try {
       // The tag keeps a second tab from showing it again.
       const shown = new Notification(asks.title, { body: asks.body, tag: id });

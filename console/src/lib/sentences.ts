@@ -3,6 +3,7 @@
 import { v1 } from "@teamwire/client";
 import { exitName } from "./format.js";
 import { permission } from "./text.js";
+import { workLine } from "./work/words.js";
 
 /** The texts of a message. */
 export interface Said {
@@ -21,6 +22,12 @@ export function said({ body }: v1.Message): Said {
       text: `${body.value.detail}\n\ndescribed as: ${body.value.summary}`,
     };
   }
+  if (body.case === "reviewRequest") {
+    const { taskId, summary, result, work, mergeOnApproval } = body.value;
+    const merge = mergeOnApproval ? "\n\nOnce it is approved, the commit is merged." : "";
+    const text = [work && workLine(work), result].filter(Boolean).join("\n\n");
+    return { summary: `task #${taskId}: ${summary}`, text: `${text}${merge}` };
+  }
   const parts: Readonly<Record<string, unknown>> = { ...body.value };
   const part = (name: string) => (typeof parts[name] === "string" ? parts[name] : "");
   return { summary: part("summary"), text: TEXTS.map(part).find((text) => text !== "") ?? "" };
@@ -33,12 +40,14 @@ const ASKS: Readonly<Record<string, string>> = {
   shutdownRequest: "asks for a shutdown",
   planApprovalRequest: "submits a plan",
   permissionRequest: "asks for permission",
+  reviewRequest: "asks for a review",
 };
 
 const ANSWERS: Readonly<Record<string, readonly [approved: string, rejected: string]>> = {
   shutdownResponse: ["approves the shutdown", "rejects the shutdown"],
   planApprovalResponse: ["approves the plan", "rejects the plan"],
   permissionResponse: ["gives permission", "refuses permission"],
+  reviewResponse: ["approves the work", "rejects the work"],
 };
 
 /** Returns what a message says, in one line, after the name of its sender. */
@@ -81,6 +90,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
   shutdownRequest: "shutdown request",
   planApprovalRequest: "plan",
   permissionRequest: "permission request",
+  reviewRequest: "review request",
   spawnOrder: "order to start a member",
 };
 
@@ -105,6 +115,8 @@ export const CANCELLED: Readonly<Record<number, string>> = {
   [v1.CancelCause.FORCED]: "its member was stopped by force",
   [v1.CancelCause.NEWER_PLAN]: "its author has submitted a newer plan",
   [v1.CancelCause.WITHDRAWN]: "its author has withdrawn it",
+  [v1.CancelCause.NEWER_COMMIT]: "the owner of the task has a newer commit",
+  [v1.CancelCause.TASK_CHANGED]: "its task was completed, released, reassigned or deleted",
 };
 
 /** Returns why a request has the state that it has. */
@@ -117,6 +129,7 @@ const DECIDED: Readonly<Record<number, string>> = {
   [v1.RequestKind.SHUTDOWN]: "shutdown",
   [v1.RequestKind.PLAN_APPROVAL]: "plan",
   [v1.RequestKind.PERMISSION]: "permission request",
+  [v1.RequestKind.REVIEW]: "review",
 };
 
 function decision(request: v1.Request): string {
@@ -196,6 +209,10 @@ function taskEvent({ kind, taskId, subject, actor, owner, detail }: v1.TaskEvent
       return `${who} assigned ${task} to ${owner}${tail}`;
     case v1.TaskEventKind.CLAIMED:
       return `${owner} claimed ${task}${tail}`;
+    case v1.TaskEventKind.IN_REVIEW:
+      return `${owner} completed ${task}, which awaits its review${tail}`;
+    case v1.TaskEventKind.REVIEW_ENDED:
+      return `The review of ${task} has ended: ${detail || "it is void"}. ${owner ? `${owner} has it again` : "It is back on the board"}`;
     case v1.TaskEventKind.COMPLETED:
       return `${who} completed ${task}${tail}`;
     case v1.TaskEventKind.RELEASED:

@@ -239,8 +239,11 @@ impl Coordinator {
         team: &TeamRecord,
         view: &Mutex<TeamView>,
     ) -> Result<Vec<Change>, Refusal> {
-        let pending: BTreeSet<String> =
-            team.members.iter().flat_map(MemberRecord::pending).map(|pending| pending.id.to_string()).collect();
+        let of_member = |member: &MemberRecord| {
+            let all = member.pending().chain(&member.pending_reviews);
+            all.map(|pending| pending.id.to_string()).collect::<Vec<_>>()
+        };
+        let pending: BTreeSet<String> = team.members.iter().flat_map(of_member).collect();
         let shown: BTreeSet<String> = view.lock().keys().filter_map(request_id).collect();
         let is_unread = |id: &&String| {
             let has_moved = pending.contains(*id) != shown.contains(*id);

@@ -4,7 +4,7 @@ import { TeamwireError, v1 } from "@teamwire/client";
 import { isForBudget } from "../../lib/budget.js";
 import { words } from "../../lib/errors.js";
 import { CANCELLED } from "../../lib/sentences.js";
-import { permission } from "../../lib/text.js";
+import { oneLine, permission } from "../../lib/text.js";
 import { toasts } from "../../lib/toasts.svelte.js";
 import { type Caller, session } from "../../session.svelte.js";
 import { team } from "../../team.svelte.js";
@@ -14,6 +14,7 @@ const KINDS: Readonly<Record<number, string>> = {
   [v1.RequestKind.PLAN_APPROVAL]: "plan",
   [v1.RequestKind.PERMISSION]: "permission",
   [v1.RequestKind.SPAWN]: "order",
+  [v1.RequestKind.REVIEW]: "review",
 };
 
 export function kindName(request: v1.Request): string {
@@ -22,8 +23,8 @@ export function kindName(request: v1.Request): string {
 
 /** Returns who asks. */
 export function asker(request: v1.Request): string {
-  const isOwn = request.kind === v1.RequestKind.PLAN_APPROVAL || request.kind === v1.RequestKind.PERMISSION;
-  return isOwn ? request.member : (request.requester?.name ?? "");
+  const isOfOther = request.kind === v1.RequestKind.SHUTDOWN || request.kind === v1.RequestKind.SPAWN;
+  return isOfOther ? (request.requester?.name ?? "") : request.member;
 }
 
 /** Returns what is asked for, in one line. An agent may have written it. */
@@ -37,6 +38,8 @@ export function title(request: v1.Request): string {
       return isForBudget(request)
         ? `More budget for ${request.member}: ${request.summary}`
         : permission(request, request.content);
+    case v1.RequestKind.REVIEW:
+      return `Task #${request.taskId}: ${request.summary}`;
     default:
       return request.summary || `A ${kindName(request)}`;
   }
@@ -48,6 +51,7 @@ export function answerer(request: v1.Request): string {
     case v1.RequestKind.SHUTDOWN:
       return request.member;
     case v1.RequestKind.PERMISSION:
+    case v1.RequestKind.REVIEW:
       return request.approver || team.team?.lead || "the lead";
     case v1.RequestKind.SPAWN:
       return `host ${request.approver}`;
@@ -70,6 +74,13 @@ export function meaning(request: v1.Request): string {
       if (isForBudget(request))
         return `Approving raises each budget that is used up, by what you enter here, or else by itself once more, and ${member} goes on. If you reject it, or no one answers by the deadline, ${member} stays paused until its budget is raised.`;
       return `Approving lets ${member} do what is shown here. If you reject it, or no one answers by the deadline, it is refused.`;
+    case v1.RequestKind.REVIEW: {
+      const branch = request.work?.baseBranch || "its base branch";
+      const merge = request.mergeOnApproval
+        ? `, and the runner of ${member} merges this commit into ${oneLine(branch)}`
+        : "; nothing is merged";
+      return `Approving completes task #${request.taskId}${merge}. A rejection returns the task to ${member}, with your reason.`;
+    }
     default:
       return `The host starts ${member}, or refuses. There is nothing to answer here.`;
   }
@@ -130,6 +141,8 @@ export async function answer(request: v1.Request, approve: boolean, reason: stri
   const decided = await read(request.id).catch(() => undefined);
   const isMine = !isLate && (!decided || isBy(caller, decided.decidedBy));
   if (isMine) toasts.show(approve ? "Approved." : "Rejected.");
+  else if (decided?.state === v1.RequestState.CANCELLED)
+    toasts.show(`Your answer came too late: the request is ${outcome(decided)}.`);
   else
     toasts.show(decided ? `Your answer came second: the request is ${outcome(decided)}.` : "Your answer came second.");
   return true;
@@ -147,7 +160,7 @@ function isBy(caller: Caller, by: v1.Sender | undefined): boolean {
     : by?.name.toLowerCase() === caller.member.toLowerCase();
 }
 
-function body({ kind, id, member }: v1.Request, approve: boolean, reason: string, raise?: Raise) {
+function body({ kind, id, member, work }: v1.Request, approve: boolean, reason: string, raise?: Raise) {
   const addBudget = approve && raise && (raise.costUsdMicros > 0n || raise.tokens > 0n) ? { addBudget: raise } : {};
   switch (kind) {
     case v1.RequestKind.SHUTDOWN:
@@ -156,6 +169,12 @@ function body({ kind, id, member }: v1.Request, approve: boolean, reason: string
       return {
         case: "planApprovalResponse",
         value: { recipient: member, requestId: id, approve, feedback: reason },
+      } as const;
+    case v1.RequestKind.REVIEW:
+      return {
+        case: "reviewResponse",
+        // The approval is for what was shown.
+        value: { requestId: id, approve, reason, commit: work?.head ?? "" },
       } as const;
     default:
       return { case: "permissionResponse", value: { requestId: id, approve, reason, ...addBudget } } as const;

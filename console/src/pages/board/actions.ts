@@ -47,12 +47,17 @@ export function release(task: v1.Task, token: string): Question {
 export function complete(task: v1.Task, token: string): Question {
   const ends = task.owner && !token ? ` It is ${task.owner}'s.` : "";
   const unblocks = task.blocks.length > 0 ? " Tasks that wait for it can go ahead." : "";
+  // Only its owner, who has the token of the claim, asks for the review.
+  const isForReview = task.reviewer !== "" && token !== "";
+  const unreviewed = task.reviewer && !isForReview ? " It is not reviewed." : "";
   return {
     name: "Complete",
-    explains: `#${task.id} is done, which is final.${ends}${unblocks}`,
+    explains: isForReview
+      ? `#${task.id} is in review by ${task.reviewer} then, and done once it is approved. Without a runner, only the result is reviewed; \`teamwire task update\` sends the branch, too.`
+      : `#${task.id} is done, which is final.${ends}${unreviewed}${unblocks}`,
     field: { label: "Result (optional)", isLong: true },
     run: (result) =>
-      call(`Completed #${task.id}.`, (client) =>
+      call(isForReview ? `#${task.id} awaits its review.` : `Completed #${task.id}.`, (client) =>
         client.tasks.completeTask({ team: team.name, taskId: task.id, claimToken: token, result }),
       ),
   };

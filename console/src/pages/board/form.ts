@@ -10,16 +10,41 @@ export interface Form {
   owner: string;
   /** The ids of tasks, separated by commas. */
   blockedBy: string;
+  /** Patterns of paths, one on each line. */
+  paths: string;
+  exclusive: boolean;
+  /** Empty: no review. */
+  reviewer: string;
+  mergeOnApproval: boolean;
   metadata: Record<string, string>;
 }
 
-const TEXTS = ["subject", "description", "activeForm", "owner", "blockedBy"] as const;
+/** The fields that are written as they are. */
+const PLAIN = ["subject", "description", "activeForm", "owner", "exclusive", "reviewer", "mergeOnApproval"] as const;
 
-export const EMPTY: Form = { subject: "", description: "", activeForm: "", owner: "", blockedBy: "", metadata: {} };
+const FIELDS = [...PLAIN, "blockedBy", "paths"] as const;
+
+export const EMPTY: Form = {
+  subject: "",
+  description: "",
+  activeForm: "",
+  owner: "",
+  blockedBy: "",
+  paths: "",
+  exclusive: false,
+  reviewer: "",
+  mergeOnApproval: false,
+  metadata: {},
+};
 
 export function formOf(task: v1.Task): Form {
-  const { subject, description, activeForm, owner, blockedBy, metadata } = task;
-  return { subject, description, activeForm, owner, blockedBy: blockedBy.join(", "), metadata: { ...metadata } };
+  const { subject, description, activeForm, owner, exclusive, reviewer, mergeOnApproval } = task;
+  return {
+    ...{ subject, description, activeForm, owner, exclusive, reviewer, mergeOnApproval },
+    blockedBy: task.blockedBy.join(", "),
+    paths: task.paths.join("\n"),
+    metadata: { ...task.metadata },
+  };
 }
 
 /** Returns the ids that a person wrote: `1, #2 3`. */
@@ -32,13 +57,21 @@ export function readIds(text: string): bigint[] {
   return [...new Set(ids)];
 }
 
+/** Returns the patterns that a person wrote, one on each line. */
+export function readPaths(text: string): string[] {
+  return [...new Set(text.split("\n").map((line) => line.trim()))].filter(Boolean);
+}
+
 /** Returns the fields of UpdateTask that turn one form into another. */
 export function changes(from: Form, to: Form) {
   const [before, after] = [readIds(from.blockedBy), readIds(to.blockedBy)];
+  const [old, recent] = [readPaths(from.paths), readPaths(to.paths)];
   return {
-    ...Object.fromEntries(TEXTS.slice(0, 4).flatMap((name) => (from[name] === to[name] ? [] : [[name, to[name]]]))),
+    ...Object.fromEntries(PLAIN.flatMap((name) => (from[name] === to[name] ? [] : [[name, to[name]]]))),
     addBlockedBy: after.filter((id) => !before.includes(id)),
     removeBlockedBy: before.filter((id) => !after.includes(id)),
+    addPaths: recent.filter((path) => !old.includes(path)),
+    removePaths: old.filter((path) => !recent.includes(path)),
     setMetadata: Object.fromEntries(Object.entries(to.metadata).filter(([key, value]) => from.metadata[key] !== value)),
     removeMetadata: Object.keys(from.metadata).filter((key) => !(key in to.metadata)),
   };
@@ -56,7 +89,7 @@ export function merge(base: Form, mine: Form, theirs: Form): { form: Form; confl
     return own;
   };
   const form: Form = { ...mine, metadata: {} };
-  for (const name of TEXTS) form[name] = pick(name, base[name], mine[name], theirs[name]);
+  for (const name of FIELDS) Object.assign(form, { [name]: pick<unknown>(name, base[name], mine[name], theirs[name]) });
   for (const key of new Set([...Object.keys(mine.metadata), ...Object.keys(theirs.metadata)])) {
     const value = pick(key, base.metadata[key], mine.metadata[key], theirs.metadata[key]);
     if (value !== undefined) form.metadata[key] = value;

@@ -12,10 +12,13 @@ export function about(message: v1.Message | undefined): string {
       return `asks for permission: ${permission(body.value, body.value.detail)}`;
     case "planApprovalRequest":
       return `asks to approve a plan${body.value.summary ? `: ${body.value.summary}` : ""}`;
+    case "reviewRequest":
+      return `asks for a review of task #${body.value.taskId}: ${body.value.summary}`;
     case "shutdownRequest":
       return `asks to shut down${body.value.reason ? `: ${body.value.reason}` : ""}`;
     case "shutdownResponse":
     case "permissionResponse":
+    case "reviewResponse":
       return `${answer(body.value.approve)}${body.value.reason ? `: ${body.value.reason}` : ""}`;
     case "planApprovalResponse":
       return `${answer(body.value.approve)}${body.value.feedback ? `: ${body.value.feedback}` : ""}`;

@@ -52,6 +52,8 @@ export function kindName(kind: v1.RequestKind): string {
       return "plan";
     case v1.RequestKind.PERMISSION:
       return "permission";
+    case v1.RequestKind.REVIEW:
+      return "review";
     case v1.RequestKind.SPAWN:
       return "order";
     default:

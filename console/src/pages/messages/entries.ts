@@ -42,9 +42,11 @@ export function isNotice({ event }: v1.HistoryEntry): boolean {
   return event.case === "message" && event.value.body.case === "notice";
 }
 
+const ANSWERS = new Set(["shutdownResponse", "planApprovalResponse", "permissionResponse", "reviewResponse"]);
+
 /** Returns whether a message answers a request. */
 export function isAnswer({ body }: v1.Message): boolean {
-  return body.case === "shutdownResponse" || body.case === "planApprovalResponse" || body.case === "permissionResponse";
+  return ANSWERS.has(body.case ?? "");
 }
 
 /** Returns whether a message makes a request. */

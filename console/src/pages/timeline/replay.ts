@@ -142,6 +142,7 @@ const ASKED: Readonly<Record<string, string>> = {
   shutdownRequest: "a shutdown request",
   planApprovalRequest: "a plan",
   permissionRequest: "a permission request",
+  reviewRequest: "a review",
   spawnOrder: "a spawn order",
 };
 
@@ -152,14 +153,21 @@ function applyTask(moment: Moment, { kind, taskId, subject, owner }: v1.TaskEven
   }
   const before = moment.tasks.get(taskId) ?? { status: v1.TaskStatus.PENDING, owner: "" };
   const status = STATUS_AFTER[kind] ?? before.status;
+  // After a review, its owner has it again, or no one has.
+  const ended = owner ? v1.TaskStatus.IN_PROGRESS : v1.TaskStatus.PENDING;
   const isOwned =
     kind === v1.TaskEventKind.UPDATED || kind === v1.TaskEventKind.CREATED ? before.owner || owner : owner;
   const isBack = kind === v1.TaskEventKind.RELEASED || kind === v1.TaskEventKind.LAPSED;
-  moment.tasks.set(taskId, { subject, status, owner: isBack ? "" : isOwned });
+  moment.tasks.set(taskId, {
+    subject,
+    status: kind === v1.TaskEventKind.REVIEW_ENDED ? ended : status,
+    owner: isBack ? "" : isOwned,
+  });
 }
 
 const STATUS_AFTER: Readonly<Record<number, v1.TaskStatus>> = {
   [v1.TaskEventKind.CLAIMED]: v1.TaskStatus.IN_PROGRESS,
+  [v1.TaskEventKind.IN_REVIEW]: v1.TaskStatus.IN_REVIEW,
   [v1.TaskEventKind.COMPLETED]: v1.TaskStatus.COMPLETED,
   [v1.TaskEventKind.RELEASED]: v1.TaskStatus.PENDING,
   [v1.TaskEventKind.LAPSED]: v1.TaskStatus.PENDING,
