@@ -34,6 +34,7 @@ NAVIGATION = {
         "Team file": "docs/team-file.md",
         "Console": "docs/console.md",
         "Notifications": "docs/notifications.md",
+        "The work": "docs/work.md",
         "Hosts": "docs/hosts.md",
         "Programs: the line protocol": "docs/line-protocol.md",
         "Clients": "client/README.md",
