@@ -58,7 +58,7 @@ pub(crate) fn task(task: &v1::Task) {
         facts.push(format!("changes {}{}", paths.join(", "), if task.exclusive { " exclusively" } else { "" }));
     }
     if !task.reviewer.is_empty() {
-        let merges = if task.merge_on_approval { ", then merged" } else { "" };
+        let merges = if task.merge_on_approval { ", to be merged once approved" } else { "" };
         facts.push(format!("reviewed by {}{merges}", task.reviewer));
     }
     if !task.commit.is_empty() {

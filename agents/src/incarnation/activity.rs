@@ -206,7 +206,7 @@ impl WorkReporter {
         });
     }
 
-    /// Reports what came of merging an approved commit. Never waits.
+    /// Reports the outcome of merging an approved commit. Never waits.
     pub(super) fn merge(&self, outcome: v1::MergeOutcome) {
         self.0.send_modify(|waiting| waiting.merges.push_back(outcome));
     }
@@ -256,7 +256,7 @@ struct UnreportedActivity {
     changed: Option<v1::ChangedFiles>,
     /// The member's work.
     work: Option<v1::Work>,
-    /// What came of merging approved commits.
+    /// The outcome of merging approved commits.
     merges: VecDeque<v1::MergeOutcome>,
     /// The runner wants to know the budgets.
     asks_for_budgets: bool,

@@ -95,7 +95,7 @@ impl Tracker {
     /// Keeps the work as it is now, and reports it.
     async fn look(&self) -> Result<(), String> {
         let (place, index) = (self.answers.place(), self.answers.index());
-        let kept = salvage::salvage(place, &self.member, "the end of a turn", &index).await;
+        let kept = salvage::salvage(place, &self.member, "at the end of a turn", &index).await;
         if kept.as_ref().is_ok_and(Option::is_some) {
             salvage::prune(place, &self.member).await?;
         }
@@ -184,7 +184,7 @@ impl Incarnation<'_> {
         }
     }
 
-    /// Keeps the work a last time.
+    /// Keeps the work once more, at the end.
     pub(super) async fn keep_work(&mut self) {
         let Some(work) = self.work.clone() else { return };
         if self
@@ -194,7 +194,7 @@ impl Incarnation<'_> {
             .await
             .is_none_or(|kept| kept.is_err())
         {
-            tracing::warn!("the member's work was not kept a last time; it is in its directory");
+            tracing::warn!("the member's work was not kept at the end; it is in its directory");
         }
     }
 

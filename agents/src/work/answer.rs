@@ -114,6 +114,11 @@ impl Answers {
 
     async fn survey(&self, request: &v1::ReadWorkRequest) -> Result<Survey, String> {
         let against = Some(request.against.as_str()).filter(|against| !against.is_empty());
+        if let Some(against) = against
+            && self.place.commit(against).await?.is_none()
+        {
+            return Err(format!("The repository of {} has no commit and no branch {against}.", self.member));
+        }
         // At the same time as the runner itself, which has the index.
         let index = self.directory.path().join(format!("index-{}", Uuid::new_v4().simple()));
         let own = self.index();

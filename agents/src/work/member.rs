@@ -125,7 +125,10 @@ impl MemberWork<'_> {
             }
         }
         drop(to);
-        bundle::take(place, &file, self.member, &commit).await?;
+        match what.commit.starts_with(salvage::SALVAGE_REFS) {
+            true => bundle::take_as(place, &file, &what.commit, &commit).await?,
+            false => bundle::take(place, &file, self.member, &commit).await?,
+        };
         Ok(commit)
     }
 

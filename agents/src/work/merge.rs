@@ -108,6 +108,15 @@ impl From<String> for Unmerged {
 /// Merges a commit into a branch. Always makes a commit, so that the history says what was merged. Merges of the same
 /// repository wait for each other.
 pub async fn merge(place: &Place, order: Order) -> Result<Merged, Unmerged> {
+    merge_telling(place, order, &|_| ()).await
+}
+
+/// Merges as [`merge`] does. `checking`: called with the command before it runs.
+pub(super) async fn merge_telling(
+    place: &Place,
+    order: Order,
+    checking: &(dyn Fn(&str) + Sync),
+) -> Result<Merged, Unmerged> {
     place.require_merge_tree("a merge").await?;
     let patience = LOCK_PATIENCE + order.check.as_ref().map_or(Duration::ZERO, |_| order.check_timeout);
     let locked = timeout(patience, lock(&place.common_directory, LOCK, patience)).await;
@@ -121,7 +130,7 @@ pub async fn merge(place: &Place, order: Order) -> Result<Merged, Unmerged> {
     let theirs = place.commit(&order.commit).await?.ok_or_else(|| missing(&format!("commit {}", order.commit)))?;
     for _ in 0..TRIES {
         let old = place.commit(&reference).await?.ok_or_else(|| missing(&format!("branch {}", order.into)))?;
-        if let Some(merged) = try_merge(place, &order, &reference, &old, &theirs).await? {
+        if let Some(merged) = try_merge(place, &order, checking, (&reference, &old), &theirs).await? {
             return Ok(merged);
         }
     }
@@ -132,8 +141,8 @@ pub async fn merge(place: &Place, order: Order) -> Result<Merged, Unmerged> {
 async fn try_merge(
     place: &Place,
     order: &Order,
-    reference: &str,
-    old: &str,
+    checking: &(dyn Fn(&str) + Sync),
+    (reference, old): (&str, &str),
     theirs: &str,
 ) -> Result<Option<Merged>, Unmerged> {
     let merged = |commit: &str, was_merged_already, updated_checkout| Merged {
@@ -166,6 +175,7 @@ async fn try_merge(
     };
     let new = commit_tree(place, &tree, &parents, &message, &who).await?;
     if let Some(command) = &order.check {
+        checking(command);
         check(place, &new, command, order.check_timeout).await.map_err(|error| match error {
             CheckError::Failed { output_tail, how } => Unmerged::CheckFailed { output_tail, how },
             CheckError::NotRun(why) => Unmerged::Failed(why),

@@ -35,7 +35,7 @@ pub struct MergeOptions {
     pub tells_member: bool,
 }
 
-/// What came of a merge.
+/// The outcome of a merge.
 #[derive(Debug)]
 pub struct MergeReport {
     /// The member's work before.
@@ -65,7 +65,7 @@ impl MemberWork<'_> {
         &self,
         place: &Place,
         options: &MergeOptions,
-        step: impl Fn(Step<'_>),
+        step: impl Fn(Step<'_>) + Sync,
     ) -> Result<MergeReport, WorkError> {
         let work = self.summary("").await?;
         let member = self.member;
@@ -97,9 +97,6 @@ impl MemberWork<'_> {
             Some(command) => Some(command.clone()).filter(|command| !command.trim().is_empty()),
             None => place.check().await?,
         };
-        if let Some(check) = &check {
-            step(Step::Checking(check));
-        }
         let branch = if work.branch.is_empty() { commit.clone() } else { work.branch.clone() };
         let order = Order {
             commit: commit.clone(),
@@ -110,7 +107,7 @@ impl MemberWork<'_> {
             check_timeout: options.check_timeout,
             author: None,
         };
-        let outcome = merge::merge(place, order).await;
+        let outcome = merge::merge_telling(place, order, &|command| step(Step::Checking(command))).await;
         let mut told_member = false;
         if let Err(Unmerged::Conflicts(paths)) = &outcome
             && options.tells_member

@@ -61,7 +61,7 @@ impl Place {
     /// directory names nothing on another machine. Returns `None` if there is no commit, or a shallow clone lacks it.
     pub async fn repository_id(&self) -> Result<Option<String>, String> {
         let remote = self.ask(&["remote", "get-url", "origin"]).await?;
-        if let Some(address) = remote.as_deref().and_then(normalised) {
+        if let Some(address) = remote.as_deref().and_then(normalized) {
             return Ok(Some(address));
         }
         if self.head().await?.is_none() || self.run(&["rev-parse", "--is-shallow-repository"]).await?.trim() == "true" {
@@ -211,7 +211,7 @@ fn branch_of(name: Option<String>) -> Option<String> {
 }
 
 /// Returns the host and the path of a remote's address. `None` if it is a directory.
-fn normalised(address: &str) -> Option<String> {
+fn normalized(address: &str) -> Option<String> {
     let (authority, path) = match address.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("file") => return None,
         Some((_, rest)) => rest.split_once('/')?,

@@ -81,12 +81,12 @@ pub(crate) fn bounded(paths: &[String], max: usize) -> Vec<String> {
 pub fn salvage_of(salvage: &Salvage) -> v1::Salvage {
     let left_out = match salvage.left_out.as_slice() {
         [] => String::new(),
-        left_out => format!("without {}", left_out.join(", ")),
+        left_out => format!("; without {}", left_out.join(", ")),
     };
     v1::Salvage {
         r#ref: salvage.reference.clone(),
         commit: salvage.commit.clone(),
         at: Some(prost_types::Timestamp { seconds: salvage.time.as_second(), nanos: salvage.time.subsec_nanosecond() }),
-        note: left_out,
+        note: format!("{}{left_out}", salvage.note),
     }
 }

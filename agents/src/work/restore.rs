@@ -62,7 +62,7 @@ fn is_at(record: &Record, part: impl Fn(&Salvage) -> &String, what: &str) -> boo
 }
 
 fn not_found(what: &str) -> String {
-    format!("{what} is no salvage. `teamwire work` lists them.")
+    format!("{what} is no salvage. `teamwire work restore` lists them.")
 }
 
 async fn fill(
@@ -91,7 +91,7 @@ async fn fill(
         let Some(id) = ids.get(path) else { continue };
         let bytes = new.feed(&["cat-file", "blob", id], b"").await?;
         let file = directory.join(path);
-        // Git has written it: it is a file, in directories of its own.
+        // Git has written it: it is a file, in its own directories.
         fs::write(&file, bytes).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     if let Some(parent) = &salvage.parent {

@@ -62,6 +62,8 @@ pub struct Salvage {
     pub parent: Option<String>,
     /// When it was kept.
     pub time: Timestamp,
+    /// On which occasion, for people.
+    pub note: String,
     /// What is not in it, in words. After [`LEFT_OUT_MAX`], the last entry says how many more there are.
     pub left_out: Vec<String>,
 }
@@ -132,7 +134,14 @@ pub(super) async fn salvage_up_to(
     exact.iter().for_each(|path| message += &format!("Exact: {}\n", hex_of(path.as_bytes())));
     let id = commit_tree(place, &tree, &parents, &message, &Identity::own()).await?;
     let (reference, time) = create(place, member, &id).await?;
-    Ok(Some(Salvage { reference, commit: id, tree, parent: head, time, left_out }))
+    Ok(Some(Salvage { reference, commit: id, tree, parent: head, time, note, left_out }))
+}
+
+/// Returns what a salvage of the working state does not hold, in words.
+pub async fn left_out(place: &Place, index: &Path) -> Result<Vec<String>, String> {
+    let head = place.head().await?;
+    let state = Camera::new(place, index).await?.take(head.as_deref(), FILE_BYTES_MAX).await?;
+    Ok(bounded(state.left_out))
 }
 
 /// Keeps a branch, whose working tree is gone, as a working state without changes. Returns the ref.
@@ -250,7 +259,10 @@ impl Record {
             }
         }
         let (reference, commit, tree) = (reference.to_owned(), commit.to_owned(), tree.to_owned());
-        record.salvage = Some(Salvage { reference, commit, tree, parent, time, left_out });
+        // Between the first line and the facts, if anything is.
+        let note = message.trim_end().split("\n\n").collect::<Vec<_>>();
+        let note = if note.len() > 2 { note[1].to_owned() } else { String::new() };
+        record.salvage = Some(Salvage { reference, commit, tree, parent, time, note, left_out });
         Some(record)
     }
 }

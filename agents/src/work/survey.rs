@@ -52,7 +52,7 @@ pub enum Forecast {
     Clean,
     /// The paths with conflicts.
     Conflicts(Vec<String>),
-    /// Why it cannot be told.
+    /// Why it is not known.
     Unknown(String),
 }
 

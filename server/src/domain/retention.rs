@@ -148,7 +148,7 @@ pub fn remove_member(
     tx.delete::<LastTurnRecord>(id);
     tx.delete::<WorkRecord>(id);
     runner_query::forget(tx, name)?;
-    same_files::forget(tx, name);
+    same_files::forget(tx, &team, name);
     tx.delete::<HostRecord>(id);
     tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());

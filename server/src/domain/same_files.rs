@@ -22,7 +22,7 @@ use super::{
 /// How long a change counts.
 const COUNTS_MS: u64 = 30 * 60 * 1_000;
 
-/// How long a pair of members is not told again of a file.
+/// How long two members get no other notice about a file.
 const TOLD_MS: u64 = 60 * 60 * 1_000;
 
 /// How many paths of a report count, and how many characters of each.
@@ -34,6 +34,9 @@ const OWN_FILES_MAX: usize = 2_000;
 
 /// How many members are remembered for a file.
 const CHANGES_MAX: usize = 16;
+
+/// About how many files two members get notices in that time.
+const TOLD_MAX: usize = 500;
 
 /// How many paths a notice names. It counts further ones.
 const NAMED_MAX: usize = 10;
@@ -85,9 +88,20 @@ pub fn report(
     Ok(())
 }
 
-/// Forgets what a member has changed, which is removed.
-pub fn forget(tx: &mut Tx<'_>, name: &Name) {
+/// Forgets what a member has changed, which is removed, and which notices it shared with others.
+pub fn forget(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) {
     tx.delete::<OwnChangesRecord>(name.folded());
+    for other in team.members.iter().filter(|other| other.name != *name) {
+        tx.delete::<ToldFilesRecord>(&pair(name, &other.name));
+    }
+}
+
+/// Returns the id of the notices that two members share.
+fn pair(one: &Name, other: &Name) -> String {
+    match one.folded() < other.folded() {
+        true => format!("{}/{}", one.folded(), other.folded()),
+        false => format!("{}/{}", other.folded(), one.folded()),
+    }
 }
 
 /// Returns the files that a member changed and that its work no longer has.
@@ -165,21 +179,20 @@ fn part_of(file: &str) -> String {
     format!("{:02x}", byte & 0x3f)
 }
 
-/// Tells two members, and the lead, that both have changed these files, unless they were told of all of them in the last hour.
+/// Tells two members, and the lead, that both have changed these files, unless they got notices about all of them in the last hour.
 fn tell(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, other: &Name, paths: Vec<String>) -> Result<(), RuleError> {
     let (Some(mine), Some(theirs)) = (team.member(name), team.member(other)) else { return Ok(()) };
-    let pair = match name.folded() < other.folded() {
-        true => format!("{}/{}", name.folded(), other.folded()),
-        false => format!("{}/{}", other.folded(), name.folded()),
-    };
+    let pair = pair(name, other);
     let now_ms = tx.ctx.now_ms;
     let mut told = tx.read::<ToldFilesRecord>(&pair)?.as_deref().cloned().unwrap_or_default();
     told.told_ms.retain(|_, at_ms| *at_ms + TOLD_MS > now_ms);
-    if paths.iter().all(|path| told.told_ms.contains_key(path)) {
+    if told.told_ms.len() >= TOLD_MAX || paths.iter().all(|path| told.told_ms.contains_key(path)) {
         return Ok(());
     }
     for path in paths {
-        told.told_ms.entry(path).or_insert(now_ms);
+        if told.told_ms.len() < TOLD_MAX {
+            told.told_ms.entry(path).or_insert(now_ms);
+        }
     }
     tx.put(&pair, &told);
     let paths: Vec<&str> = told.told_ms.keys().map(String::as_str).collect();

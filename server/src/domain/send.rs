@@ -310,7 +310,9 @@ impl Sending<'_> {
             self.compose(tx, body)
         };
         let decided = task::review::answer(tx, self.team, self.sender, &answer, &ask.commit, compose)?;
-        Ok(answered(decided, &answer, "Say what to change, so that the owner knows what to do next."))
+        let unmerged = unmerged(self.team, &decided);
+        let reply = answered(decided, &answer, "Say what to change, so that the owner knows what to do next.");
+        Ok(v1::SendResponse { warnings: [reply.warnings, unmerged].concat(), ..reply })
     }
 
     /// Refuses the sender itself as the recipient. `advice` says what to do instead.
@@ -347,6 +349,21 @@ impl Sending<'_> {
     fn post(&self, tx: &mut Tx<'_>, body: Body, to: &[&Name], urgency: Urgency) -> v1::Message {
         let message = self.compose(tx, body);
         post::post(tx, message, to, urgency)
+    }
+}
+
+/// Warns that no runner merges an approved commit, because the owner of the task has exited.
+fn unmerged(team: &TeamRecord, decided: &request::Decided) -> Vec<String> {
+    let request::Decided::Now(message) = decided else { return Vec::new() };
+    let Some(Body::ReviewResponse(answer)) = &message.body else { return Vec::new() };
+    let owner = message.recipients.first().and_then(|name| Name::parse(name, "owner").ok());
+    let ended = owner.and_then(|owner| team.member(&owner)).filter(|owner| owner.life.how_it_ends().is_some());
+    match ended {
+        Some(owner) if answer.merge => vec![format!(
+            "{0} has ended, so no runner merges its commit. On its machine, `teamwire work merge {0}` does.",
+            owner.name
+        )],
+        _ => Vec::new(),
     }
 }
 

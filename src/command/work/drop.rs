@@ -23,6 +23,9 @@ pub(super) struct Drop {
     /// The member
     #[arg(value_name = "MEMBER")]
     member: String,
+    /// Also lose what cannot be kept: files that git ignores, repositories within the worktree, new files over 50 MiB
+    #[arg(long)]
+    discard: bool,
     #[command(flatten)]
     confirm: Confirm,
     #[command(flatten)]
@@ -33,7 +36,7 @@ impl Drop {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let member = &self.member;
         let place = needed_here(&format!("that the worktree of {member} belongs to")).await?;
-        // Without a team, such as after `teamwire down`, nothing of it runs.
+        // Without a team, such as after `teamwire down`, none of its processes run.
         if let Ok(caller) = context.caller(Who::Current)
             && let Ok(Some(known)) = caller.find_member(member).await
             && known.state() != MemberState::Exited
@@ -49,6 +52,16 @@ impl Drop {
         };
         let place_of =
             left.worktree.as_ref().map_or_else(String::new, |path| format!(" and the worktree {}", path.display()));
+        let lost = left_out(&left).await.map_err(failed)?;
+        if !lost.is_empty() && !self.discard {
+            return Err(Failure::with_code(
+                REFUSED,
+                format!(
+                    "The worktree has what cannot be kept: {}. Move what you need out of it, then add --discard.",
+                    show::plain(&lost.join("; "))
+                ),
+            ));
+        }
         self.confirm
             .ask(&format!("This removes the branch {}{place_of}, after keeping what is in them.", left.branch), "")?;
         let kept = keep(&place, &left, member).await.map_err(failed)?;
@@ -63,30 +76,26 @@ impl Drop {
 
 /// Keeps what the member has left. Returns the ref that holds it.
 async fn keep(place: &Place, left: &Left, member: &str) -> Result<String, String> {
-    let directory = tempfile::tempdir().map_err(|error| format!("a temporary directory: {error}"))?;
-    let index = directory.path().join("index");
+    let why = "before it was dropped";
     if let Some(worktree) = &left.worktree
         && let Some(of) = Place::find(worktree).await?
     {
-        let kept = salvage::salvage(&of, member, "before it was dropped", &index).await?;
-        if let Some(kept) = &kept
-            && let [first, ..] = kept.left_out.as_slice()
-        {
-            return Err(format!(
-                "{} has what cannot be kept: {first}. Move it out of there, or remove the worktree with git.",
-                worktree.display()
-            ));
-        }
-        if let Some(kept) = kept {
+        let directory = tempfile::tempdir().map_err(|error| format!("a temporary directory: {error}"))?;
+        if let Some(kept) = salvage::salvage(&of, member, why, &directory.path().join("index")).await? {
             return Ok(kept.reference);
         }
-    } else {
-        return salvage::keep_branch(place, member, &left.branch, "before it was dropped").await;
+        // Nothing is new: the newest salvage has it, or the base branch.
+        if let Some(newest) = salvage::list(place, Some(member)).await?.into_iter().next() {
+            return Ok(newest.reference);
+        }
     }
-    // Nothing is new: the newest salvage has it, or the base branch.
-    let newest = salvage::list(place, Some(member)).await?.into_iter().next();
-    match newest {
-        Some(newest) => Ok(newest.reference),
-        None => salvage::keep_branch(place, member, &left.branch, "before it was dropped").await,
-    }
+    salvage::keep_branch(place, member, &left.branch, why).await
+}
+
+/// Returns what is in the worktree and cannot be kept, in words.
+async fn left_out(left: &Left) -> Result<Vec<String>, String> {
+    let Some(worktree) = &left.worktree else { return Ok(Vec::new()) };
+    let Some(of) = Place::find(worktree).await? else { return Ok(Vec::new()) };
+    let directory = tempfile::tempdir().map_err(|error| format!("a temporary directory: {error}"))?;
+    salvage::left_out(&of, &directory.path().join("index")).await
 }

@@ -8,9 +8,9 @@ use teamwire_proto::word;
 
 use super::{failure, needed_here};
 use crate::{
-    command::{Output, waiting::Wait},
+    command::{Output, id, waiting::Wait},
     context::{ContextArgs, Who},
-    failure::{Failure, REFUSED, REJECTED},
+    failure::{Failure, NOT_PERMITTED, REFUSED, REJECTED},
     show,
 };
 
@@ -61,6 +61,9 @@ pub(super) struct Merge {
 impl Merge {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller(Who::Current)?;
+        if !id::can_lead(&caller).await? {
+            return Err(Failure::with_code(NOT_PERMITTED, "Only the lead and the operator merge. Ask the lead."));
+        }
         let place = needed_here("to merge into").await?;
         let Wait(check_timeout): Wait = self.check_timeout;
         let options = MergeOptions {

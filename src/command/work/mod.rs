@@ -86,10 +86,11 @@ impl Work {
         };
         let against = self.against(&caller, &members, place.as_ref()).await?;
         let asked = chosen.iter().map(|member| {
-            let (client, place, against) = (&caller.client, place.as_ref(), against.as_str());
+            let (client, place, against, typed) =
+                (&caller.client, place.as_ref(), against.as_str(), self.against.as_deref());
             async move {
                 let work = MemberWork { client, member: &member.name, place };
-                (*member, work.summary(against).await)
+                (*member, work.summary(against).await.map(|work| named(work, typed)))
             }
         });
         let answers: Vec<_> = stream::iter(asked).buffered(ASKED_AT_ONCE).collect().await;
@@ -122,6 +123,14 @@ impl Work {
         };
         let other = MemberWork { client: &caller.client, member: &other.name, place };
         Ok(other.summary("").await.map_err(failure)?.head)
+    }
+}
+
+/// Calls the base of a comparison what the caller has typed.
+fn named(work: v1::Work, typed: Option<&str>) -> v1::Work {
+    match typed {
+        Some(typed) => v1::Work { base_branch: typed.to_owned(), ..work },
+        None => work,
     }
 }
 

@@ -72,9 +72,13 @@ async fn print(context: &ContextArgs, member: &str, what: &What) -> Result<(), F
     let caller = context.caller(Who::Current)?;
     let place = here().await;
     let work = MemberWork { client: &caller.client, member, place: place.as_ref() };
-    let mut to = Printer { rest: Vec::new(), raw: !io::IsTerminal::is_terminal(&io::stdout()) };
+    let mut to = Printer { rest: Vec::new(), bytes: 0, raw: !io::IsTerminal::is_terminal(&io::stdout()) };
     work.write(what, &mut to).await.map_err(failure)?;
     to.end()?;
+    if to.bytes == 0 {
+        let nothing = if what.part == WorkPart::Log { "no new commits" } else { "no changes" };
+        anstream::eprintln!("{member} has {nothing}.");
+    }
     Ok(())
 }
 
@@ -82,6 +86,7 @@ async fn print(context: &ContextArgs, member: &str, what: &What) -> Result<(), F
 struct Printer {
     /// The beginning of a line.
     rest: Vec<u8>,
+    bytes: usize,
     raw: bool,
 }
 
@@ -114,6 +119,7 @@ impl Printer {
 
 impl Write for Printer {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.bytes += data.len();
         self.rest.extend_from_slice(data);
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.rest.drain(..whole).collect();

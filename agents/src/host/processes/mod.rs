@@ -48,7 +48,7 @@ use self::{
     launch::{Launch, hand_token, path_of},
     limits::Cgroups,
     log::Log,
-    record::{Phase, Record, Records},
+    record::{Kept, Phase, Record, Records},
     table::{OrderState, Table},
     workspace::Workspace,
 };
@@ -232,7 +232,8 @@ impl Processes {
                     let (place, member) = (record.workspace.place(), &record.member);
                     format!("The worktree of {member} stays in {place}: {why}.")
                 });
-                self.0.records.note_kept(&record.member, kept.as_deref());
+                let noted = kept.clone().map(|says| Kept { root: record.workspace.root.clone(), says });
+                self.0.records.note_kept(&record.member, noted.as_ref());
                 kept
             }
         };

@@ -51,6 +51,15 @@ pub(super) enum Phase {
     Started(Pid),
 }
 
+/// A worktree that stays.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// The worktree.
+    pub(super) root: PathBuf,
+    /// Where it is and why it stays, in a sentence.
+    pub(super) says: String,
+}
+
 /// The directories of all orders, below the host's state directory.
 #[derive(Clone, Debug)]
 pub(super) struct Records {
@@ -100,12 +109,14 @@ impl Records {
     }
 
     /// Notes why a member's worktree stays, or that none does any more.
-    pub(super) fn note_kept(&self, member: &str, why: Option<&str>) {
+    pub(super) fn note_kept(&self, member: &str, why: Option<&Kept>) {
         let file = self.kept.join(member.to_ascii_lowercase());
         let noted = match why {
-            Some(why) => {
-                DirBuilder::new().recursive(true).mode(0o700).create(&self.kept).and_then(|()| fs::write(&file, why))
-            }
+            Some(why) => DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.kept)
+                .and_then(|()| fs::write(&file, serde_json::to_vec(why)?)),
             None => fs::remove_file(&file).or_else(|error| match error.kind() {
                 io::ErrorKind::NotFound => Ok(()),
                 _ => Err(error),
@@ -116,10 +127,12 @@ impl Records {
         }
     }
 
-    /// Returns the sentences about the worktrees that stay.
+    /// Returns the sentences about the worktrees that stay, and that no one has removed since.
     pub(super) fn kept(&self) -> Vec<String> {
         let files = fs::read_dir(&self.kept).into_iter().flatten().flatten();
-        let mut kept: Vec<String> = files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+        let read = |file: fs::DirEntry| serde_json::from_slice::<Kept>(&fs::read(file.path()).ok()?).ok();
+        let there = files.filter_map(read).filter(|kept| kept.root.exists());
+        let mut kept: Vec<String> = there.map(|kept| kept.says).collect();
         kept.sort();
         kept
     }

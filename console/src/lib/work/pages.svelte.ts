@@ -238,14 +238,14 @@ export class DiffPages {
     } catch (error) {
       if (!(error instanceof TeamwireError) || error.reason !== "RUNNER_SILENT") throw error;
       // The runner keeps what it has computed for a minute or two. The same commits make the same diff again.
-      const anew = await ask(0, "");
-      const isSame = anew.commit === this.#commit && (anew.work?.base ?? "") === this.#base;
-      if (!isSame || this.#commit === "" || Number(anew.totalBytes) !== this.total) {
+      const fresh = await ask(0, "");
+      const isSame = fresh.commit === this.#commit && (fresh.work?.base ?? "") === this.#base;
+      if (!isSame || this.#commit === "" || Number(fresh.totalBytes) !== this.total) {
         this.isStale = true;
         return undefined;
       }
-      this.#version = anew.version;
-      return await ask(offset, anew.version);
+      this.#version = fresh.version;
+      return await ask(offset, fresh.version);
     }
   }
 

@@ -1,5 +1,5 @@
-//! Calls that ask a member's runner for something that only the runner has. The questions and the answers have records of their
-//! own, in the protocol's form.
+//! Calls that ask a member's runner for something that only the runner has. The questions and the answers are other records, in
+//! the protocol's form.
 
 use serde::{Deserialize, Serialize};
 

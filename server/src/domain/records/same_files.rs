@@ -34,7 +34,7 @@ pub struct OwnChangesRecord {
 
 stored_as_json!(OwnChangesRecord, "own-changes");
 
-/// What two members were told about files that both have changed. Id: both, in order.
+/// Which notices two members got about files that both have changed. Id: both, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToldFilesRecord {
     /// When, by the path.

@@ -231,7 +231,7 @@ pub fn note_work(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, work: &v1::Wor
     Ok(())
 }
 
-/// Tells the lead what came of merging an approved commit and, if it was not merged, the member as well.
+/// Tells the lead the outcome of merging an approved commit and, if it was not merged, the member as well.
 pub fn note_merge(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
