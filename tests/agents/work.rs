@@ -25,19 +25,21 @@ fn team(project: &Path) -> String {
         let project = project.display();
         format!(
             "[hosts.local.profiles.{program}]\ncommand = [\"{program}\"]\npermissions = \"allow\"\nclaim = true\n\
-             worktree = \"{project}\"\n"
+             worktree = \"{project}\"\npass_env = [\"ANTHROPIC_*\", \"CLAUDE_*\", \"IS_SANDBOX\", \"OPENAI_*\"]\n"
         )
     };
     let members = [("backend", "claude"), ("frontend", "codex"), ("writer", "claude")]
         .map(|(name, program)| format!("[[members]]\nname = \"{name}\"\nprofile = \"{program}\"\n"));
     let tasks = [
-        ("backend", "Build the API", "team-lead", false),
-        ("frontend", "Build the page", "writer", false),
-        ("writer", "Write the guide", "team-lead", true),
+        ("backend", "Build the API", "team-lead", false, ""),
+        ("frontend", "Build the page", "writer", false, ""),
+        // The writer reviews the page first.
+        ("writer", "Write the guide", "team-lead", true, "\"Build the page\""),
     ]
-    .map(|(owner, subject, review, merges)| {
+    .map(|(owner, subject, review, merges, first)| {
         format!(
-            "[[tasks]]\nsubject = \"{subject}\"\nowner = \"{owner}\"\nreview = \"{review}\"\nmerge_on_approval = {merges}\n"
+            "[[tasks]]\nsubject = \"{subject}\"\nowner = \"{owner}\"\nblocked_by = [{first}]\nreview = \"{review}\"\n\
+             merge_on_approval = {merges}\n"
         )
     });
     format!("name = \"acme\"\n{}{}{}{}", members.concat(), tasks.concat(), profile("claude"), profile("codex"))
@@ -73,13 +75,10 @@ fn three_agents_of_two_makers_merge_their_work_into_one_branch() {
     does(&setup, setup.program, "Build the API", 1, "api/mod.txt");
     does(&setup, codex, "Build the page", 2, "page/index.txt");
     does(&setup, setup.program, "Write the guide", 3, "guide/start.txt");
-    let asked = "asks you to review its work on task 2\\. request_id: (req_\\w+)[\\s\\S]*Commit: (\\w+)";
-    let verdict = json!({"type": "review_response", "request_id": "$1", "approve": true});
-    setup.model.add(
-        Rule::when(asked)
-            .calls("WorkDiff", json!({"member": "frontend", "commit": "$2"}))
-            .calls("SendMessage", verdict),
-    );
+    let asked = Rule::when("asks you to review its work on task 2\\.[\\s\\S]*Commit: (\\w+)");
+    setup
+        .model
+        .add(asked.calls("WorkDiff", json!({"member": "frontend", "commit": "$1"})).at_gate("the request is known"));
 
     let begun = machine.type_in(&project, "teamwire up").output().succeeds().stdout;
     assert!(begun.contains(" is up. Next:"), "{begun}");
@@ -90,11 +89,18 @@ fn three_agents_of_two_makers_merge_their_work_into_one_branch() {
     let is = |id: u64, status: &str| {
         eventually(&format!("task {id} is {status}"), || (status_of(id) == status).then_some(()));
     };
+    let request_of = |task: u64| {
+        let requests = machine.run(&["requests", "--state", "pending", "--json"]).succeeds().lines();
+        let found = requests.iter().find(|request: &&Value| request["task_id"] == task)?;
+        Some(found["id"].as_str().unwrap().to_owned())
+    };
+    let asked = eventually("the page awaits its review", || request_of(2));
+    let verdict = json!({"type": "review_response", "request_id": asked, "approve": true});
+    setup.model.add(Rule::when("\\+page").calls("SendMessage", verdict));
+    setup.model.open("the request is known");
     is(1, "in_review");
     is(2, "completed");
     is(3, "in_review");
-    let seen = setup.model.await_request("\\+page").new;
-    assert!(seen.contains("page/index.txt"), "the reviewer has read the changes: {seen}");
 
     // What the lead sees, and reads.
     let work = machine.type_in(&project, "teamwire work").output().succeeds().stdout;
@@ -106,14 +112,9 @@ fn three_agents_of_two_makers_merge_their_work_into_one_branch() {
     assert!(stat.contains("api/mod.txt | 1 +"), "{stat}");
 
     // One is merged by its approval, the others by the lead.
-    let requests = machine.run(&["requests", "--state", "pending", "--json"]).succeeds().lines();
-    let request_of = |task: &str| -> String {
-        let found = requests.iter().find(|request: &&Value| request["task_id"] == task);
-        found.unwrap_or_else(|| panic!("{requests:?}"))["id"].as_str().unwrap().to_owned()
-    };
-    machine.type_in(&project, &format!("teamwire approve {} --yes", request_of("3"))).output().succeeds();
+    machine.type_in(&project, &format!("teamwire approve {} --yes", request_of(3).unwrap())).output().succeeds();
     eventually("the guide is merged", || project.join("guide/start.txt").exists().then_some(()));
-    machine.type_in(&project, &format!("teamwire approve {} --yes", request_of("1"))).output().succeeds();
+    machine.type_in(&project, &format!("teamwire approve {} --yes", request_of(1).unwrap())).output().succeeds();
     is(1, "completed");
     is(3, "completed");
     for (member, file) in [("backend", "api/mod.txt"), ("frontend", "page/index.txt")] {

@@ -211,9 +211,9 @@ impl WorkReporter {
         self.0.send_modify(|waiting| waiting.merges.push_back(outcome));
     }
 
-    /// Reports the member's work. Never waits. Replaces an earlier report that has not been sent.
-    pub(super) fn work(&self, work: v1::Work) {
-        self.0.send_modify(|waiting| waiting.work = Some(work));
+    /// Reports the member's work, as it was at an instant or later. Never waits. Replaces an earlier report that has not been sent.
+    pub(super) fn work(&self, work: v1::Work, seen: Instant) {
+        self.0.send_modify(|waiting| waiting.work = Some((work, seen)));
     }
 }
 
@@ -254,8 +254,8 @@ struct UnreportedActivity {
     turn: Option<(u64, EndedTurn)>,
     /// Files that the program has changed.
     changed: Option<v1::ChangedFiles>,
-    /// The member's work.
-    work: Option<v1::Work>,
+    /// The member's work, and since when it is so.
+    work: Option<(v1::Work, Instant)>,
     /// The outcome of merging approved commits.
     merges: VecDeque<v1::MergeOutcome>,
     /// The runner wants to know the budgets.
@@ -333,7 +333,7 @@ struct Report {
     program: Option<ProgramState>,
     turn: Option<(u64, EndedTurn)>,
     changed: Option<v1::ChangedFiles>,
-    work: Option<v1::Work>,
+    work: Option<(v1::Work, Instant)>,
     merge: Option<v1::MergeOutcome>,
     idempotency_key: String,
 }
@@ -352,7 +352,8 @@ impl Report {
             program,
             turn,
             changed: self.changed.clone(),
-            work: self.work.clone(),
+            work: self.work.as_ref().map(|(work, _)| work.clone()),
+            work_age: self.work.as_ref().and_then(|(_, seen)| age(*seen)),
             merge: self.merge.clone(),
         }
     }

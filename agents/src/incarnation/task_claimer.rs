@@ -106,13 +106,9 @@ impl TaskClaimer {
                     let (task_id, token) = (*task_id, std::mem::take(token));
                     self.state = ClaimState::Ready;
                     match reply {
+                        Ok(reply) if is_done(&reply) => return Found::Closed(task_id),
                         Ok(reply) if reply.claim_token == token => self.hold(task_id, token),
-                        Ok(reply) => {
-                            let is_done = reply.task.is_some_and(|task| {
-                                matches!(task.status(), TaskStatus::Completed | TaskStatus::InReview)
-                            });
-                            return if is_done { Found::Closed(task_id) } else { Found::Lost(task_id) };
-                        }
+                        Ok(_) => return Found::Lost(task_id),
                         Err(error) if error.reason() == Some(Reason::TaskNotFound) => return Found::Closed(task_id),
                         Err(_) => self.hold(task_id, token),
                     }
@@ -146,6 +142,12 @@ impl TaskClaimer {
 /// Returns how long to wait before the next task after so many failures in a row: 1 s, doubling, to 60 s.
 pub(crate) fn delay_after(failures: u32) -> Duration {
     Duration::from_secs(1 << failures.saturating_sub(1).min(6)).min(Duration::from_secs(60))
+}
+
+/// Returns whether the member has completed a task, which may await its review.
+fn is_done(reply: &v1::GetTaskResponse) -> bool {
+    let status = reply.task.as_ref().map(v1::Task::status);
+    matches!(status, Some(TaskStatus::Completed | TaskStatus::InReview))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use teamwire_proto::v1::{self, message::Body};
 use tokio::{
     sync::{Mutex, watch},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use super::{Incarnation, activity::WorkReporter, background::start, heartbeat::InHand};
@@ -94,6 +94,7 @@ impl Tracker {
 
     /// Keeps the work as it is now, and reports it.
     async fn look(&self) -> Result<(), String> {
+        let began = Instant::now();
         let (place, index) = (self.answers.place(), self.answers.index());
         let kept = salvage::salvage(place, &self.member, "at the end of a turn", &index).await;
         if kept.as_ref().is_ok_and(Option::is_some) {
@@ -108,7 +109,7 @@ impl Tracker {
             touched.retain(|path| survey.paths.contains(path));
             self.reporter.changed(&self.repository, bounded(&touched, CHANGED_MAX));
         }
-        self.reporter.work(work_of(&survey));
+        self.reporter.work(work_of(&survey), began);
         kept.map(drop)
     }
 

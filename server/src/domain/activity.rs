@@ -84,7 +84,8 @@ pub fn report(
     }
     if let Some(work) = &request.work {
         let work = work::kept(work);
-        task::review::note_work(tx, &team, &name, &work)?;
+        let at_ms = tx.ctx.now_ms.saturating_sub(duration_ms(request.work_age.as_ref()));
+        task::review::note_work(tx, &team, &name, &work, at_ms)?;
         tx.put(name.folded(), &WorkRecord { work });
     }
     append(tx, &name, incarnation, &request.lines, kept);

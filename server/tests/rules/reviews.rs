@@ -1,5 +1,7 @@
 //! Reviews of tasks: who answers, what an answer changes, and what makes one void.
 
+use std::time::Duration;
+
 use teamwire_proto::{
     Reason,
     v1::{self, CancelCause, NoticeKind, RequestState, TaskStatus, message::Body, send_request},
@@ -43,8 +45,10 @@ fn decide(request_id: &str, approve: bool, commit: &str) -> v1::SendRequest {
     v1::SendRequest { body: Some(send_request::Body::ReviewResponse(body)), ..Default::default() }
 }
 
-async fn report(t: &Team, who: &Member, head: &str) {
-    let request = v1::ReportActivityRequest { work: Some(work(head)), ..Default::default() };
+/// Reports what the runner began to see this many seconds ago.
+async fn report(t: &Team, who: &Member, head: &str, seconds: i64) {
+    let work_age = Some(prost_types::Duration { seconds, nanos: 0 });
+    let request = v1::ReportActivityRequest { work: Some(work(head)), work_age, ..Default::default() };
     t.coordinator.report_activity(&who.who, &request).await.unwrap();
 }
 
@@ -126,13 +130,16 @@ async fn a_rejection_returns_the_task_to_its_owner_or_to_the_board_if_that_life_
 
 #[tokio::test]
 async fn a_newer_commit_voids_the_review_and_nothing_else_does() {
-    let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    let (mut t, [ann, bob]) = Team::of(["ann", "bob"]).await;
     t.add(reviewed_by("bob")).await;
     let token = t.claim(&ann, 1).await;
     let first = submit(&t, &ann, 1, &token, "c1").await.review_request_id;
-    report(&t, &ann, "c1").await;
+    t.pass(Duration::from_secs(2)).await;
+    report(&t, &ann, "c1", 0).await;
+    // What a slow runner saw before the commit.
+    report(&t, &ann, "c0", 5).await;
     assert_eq!(t.task(1).await.status(), TaskStatus::InReview);
-    report(&t, &ann, "c2").await;
+    report(&t, &ann, "c2", 1).await;
     assert_eq!(t.task(1).await.status(), TaskStatus::InProgress);
     let void = t.request(&first).await;
     assert_eq!((void.state(), void.cancel_cause()), (RequestState::Cancelled, CancelCause::NewerCommit));
@@ -220,7 +227,7 @@ async fn a_reviewer_reads_the_work_that_it_was_asked_about_and_no_salvage() {
         };
         let asking = t.coordinator.read_work(&bob.who, &request);
         // Nobody answers, so what is not refused waits.
-        match tokio::time::timeout(std::time::Duration::from_millis(200), asking).await {
+        match tokio::time::timeout(Duration::from_millis(200), asking).await {
             Ok(answer) => answer.unwrap_err().reason,
             Err(_) => Reason::RunnerSilent,
         }

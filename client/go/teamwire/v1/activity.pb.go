@@ -864,11 +864,13 @@ type ReportActivityRequest struct {
 	Turn *ReportedTurn `protobuf:"bytes,6,opt,name=turn,proto3" json:"turn,omitempty"`
 	// Optional. Files that the program has changed since the last report. Two members that change the same file get a notice.
 	Changed *ChangedFiles `protobuf:"bytes,7,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Optional. The member's work, as after its last turn. Absent means no change. A newer commit than a pending review of the same branch is
-	// of voids that review.
+	// Optional. The member's work. Absent means no change. If it has another commit than a pending review of the same branch, and was looked
+	// at after that review began, the review is void.
 	Work *Work `protobuf:"bytes,8,opt,name=work,proto3" json:"work,omitempty"`
-	// Optional. What came of merging an approved commit. The lead gets a notice, and so does the member if it was not merged.
-	Merge         *MergeOutcome `protobuf:"bytes,9,opt,name=merge,proto3" json:"merge,omitempty"`
+	// Optional. The outcome of merging an approved commit. The lead gets a notice, and so does the member if it was not merged.
+	Merge *MergeOutcome `protobuf:"bytes,9,opt,name=merge,proto3" json:"merge,omitempty"`
+	// Optional. The time from when the runner began to look at `work` to this call. Absent: just now.
+	WorkAge       *durationpb.Duration `protobuf:"bytes,10,opt,name=work_age,json=workAge,proto3" json:"work_age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -962,6 +964,13 @@ func (x *ReportActivityRequest) GetWork() *Work {
 func (x *ReportActivityRequest) GetMerge() *MergeOutcome {
 	if x != nil {
 		return x.Merge
+	}
+	return nil
+}
+
+func (x *ReportActivityRequest) GetWorkAge() *durationpb.Duration {
+	if x != nil {
+		return x.WorkAge
 	}
 	return nil
 }
@@ -1468,7 +1477,7 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\x12\x14\n" +
 	"\x05files\x18\x06 \x03(\tR\x05files\x12(\n" +
 	"\x05usage\x18\a \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12\x1b\n" +
-	"\tcut_short\x18\b \x01(\tR\bcutShort\"\xcc\x03\n" +
+	"\tcut_short\x18\b \x01(\tR\bcutShort\"\x82\x04\n" +
 	"\x15ReportActivityRequest\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ReportedLineR\x05lines\x12(\n" +
 	"\x05usage\x18\x02 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12'\n" +
@@ -1478,7 +1487,9 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x04turn\x18\x06 \x01(\v2\x19.teamwire.v1.ReportedTurnR\x04turn\x123\n" +
 	"\achanged\x18\a \x01(\v2\x19.teamwire.v1.ChangedFilesR\achanged\x12%\n" +
 	"\x04work\x18\b \x01(\v2\x11.teamwire.v1.WorkR\x04work\x12/\n" +
-	"\x05merge\x18\t \x01(\v2\x19.teamwire.v1.MergeOutcomeR\x05merge\"J\n" +
+	"\x05merge\x18\t \x01(\v2\x19.teamwire.v1.MergeOutcomeR\x05merge\x124\n" +
+	"\bwork_age\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\aworkAge\"J\n" +
 	"\x16ReportActivityResponse\x120\n" +
 	"\abudgets\x18\x01 \x03(\v2\x16.teamwire.v1.BudgetUseR\abudgets\"}\n" +
 	"\x10SetBudgetRequest\x12\x12\n" +
@@ -1569,18 +1580,19 @@ var file_teamwire_v1_activity_proto_depIdxs = []int32{
 	20, // 19: teamwire.v1.ReportActivityRequest.changed:type_name -> teamwire.v1.ChangedFiles
 	21, // 20: teamwire.v1.ReportActivityRequest.work:type_name -> teamwire.v1.Work
 	22, // 21: teamwire.v1.ReportActivityRequest.merge:type_name -> teamwire.v1.MergeOutcome
-	2,  // 22: teamwire.v1.ReportActivityResponse.budgets:type_name -> teamwire.v1.BudgetUse
-	1,  // 23: teamwire.v1.SetBudgetRequest.budget:type_name -> teamwire.v1.Budget
-	2,  // 24: teamwire.v1.SetBudgetResponse.use:type_name -> teamwire.v1.BudgetUse
-	19, // 25: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
-	6,  // 26: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
-	8,  // 27: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
-	21, // 28: teamwire.v1.GetLastTurnResponse.work:type_name -> teamwire.v1.Work
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	19, // 22: teamwire.v1.ReportActivityRequest.work_age:type_name -> google.protobuf.Duration
+	2,  // 23: teamwire.v1.ReportActivityResponse.budgets:type_name -> teamwire.v1.BudgetUse
+	1,  // 24: teamwire.v1.SetBudgetRequest.budget:type_name -> teamwire.v1.Budget
+	2,  // 25: teamwire.v1.SetBudgetResponse.use:type_name -> teamwire.v1.BudgetUse
+	19, // 26: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
+	6,  // 27: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
+	8,  // 28: teamwire.v1.GetLastTurnResponse.turn:type_name -> teamwire.v1.TurnEnded
+	21, // 29: teamwire.v1.GetLastTurnResponse.work:type_name -> teamwire.v1.Work
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_activity_proto_init() }

@@ -172,7 +172,7 @@ type Work struct {
 	Deletions uint32 `protobuf:"varint,10,opt,name=deletions,proto3" json:"deletions,omitempty"`
 	// How many of these files have changes that are not committed.
 	Uncommitted uint32 `protobuf:"varint,11,opt,name=uncommitted,proto3" json:"uncommitted,omitempty"`
-	// Whether `head` merges with the base branch.
+	// Whether the work, with what is not committed, merges with the base branch.
 	Forecast MergeForecast `protobuf:"varint,12,opt,name=forecast,proto3,enum=teamwire.v1.MergeForecast" json:"forecast,omitempty"`
 	// The paths that conflict, up to 100.
 	Conflicts []string `protobuf:"bytes,13,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
@@ -742,7 +742,7 @@ func (x *SendBaseResponse) GetRef() string {
 	return ""
 }
 
-// What came of merging an approved commit.
+// The outcome of merging an approved commit.
 type MergeOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The task whose review approved it.

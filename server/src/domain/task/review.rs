@@ -189,8 +189,15 @@ pub(super) fn void(tx: &mut Tx<'_>, task: &mut TaskRecord) -> Result<(), RuleErr
     Ok(())
 }
 
-/// Voids the reviews of a member whose branch has a newer commit than they are of, and returns these tasks to it.
-pub fn note_work(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, work: &v1::Work) -> Result<(), RuleError> {
+/// Voids the reviews of a member whose branch has a newer commit than they are of, and returns these tasks to it. `at_ms`: when
+/// its runner looked at the work. What it saw before a review began may be older than that review's commit.
+pub fn note_work(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    name: &Name,
+    work: &v1::Work,
+    at_ms: u64,
+) -> Result<(), RuleError> {
     let pending = team.member(name).map(|member| member.pending_reviews.clone()).unwrap_or_default();
     tx.want::<v1::Request>(pending.iter().map(|pending| pending.id.to_string()))?;
     for pending in pending {
@@ -198,7 +205,7 @@ pub fn note_work(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, work: &v1::Wor
         let is_newer = request.work.as_ref().is_some_and(|asked| {
             (&asked.repository, &asked.branch) == (&work.repository, &work.branch) && asked.head != work.head
         });
-        if !is_newer || work.head.is_empty() {
+        if !is_newer || work.head.is_empty() || at_ms <= pending.created_ms {
             continue;
         }
         let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };

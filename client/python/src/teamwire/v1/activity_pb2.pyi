@@ -430,6 +430,7 @@ class ReportActivityRequest(google.protobuf.message.Message):
     CHANGED_FIELD_NUMBER: builtins.int
     WORK_FIELD_NUMBER: builtins.int
     MERGE_FIELD_NUMBER: builtins.int
+    WORK_AGE_FIELD_NUMBER: builtins.int
     idempotency_key: builtins.str
     """Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
     most recent key.
@@ -462,13 +463,17 @@ class ReportActivityRequest(google.protobuf.message.Message):
 
     @property
     def work(self) -> teamwire.v1.work_pb2.Work:
-        """Optional. The member's work, as after its last turn. Absent means no change. A newer commit than a pending review of the same branch is
-        of voids that review.
+        """Optional. The member's work. Absent means no change. If it has another commit than a pending review of the same branch, and was looked
+        at after that review began, the review is void.
         """
 
     @property
     def merge(self) -> teamwire.v1.work_pb2.MergeOutcome:
-        """Optional. What came of merging an approved commit. The lead gets a notice, and so does the member if it was not merged."""
+        """Optional. The outcome of merging an approved commit. The lead gets a notice, and so does the member if it was not merged."""
+
+    @property
+    def work_age(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. The time from when the runner began to look at `work` to this call. Absent: just now."""
 
     def __init__(
         self,
@@ -482,9 +487,10 @@ class ReportActivityRequest(google.protobuf.message.Message):
         changed: teamwire.v1.work_pb2.ChangedFiles | None = ...,
         work: teamwire.v1.work_pb2.Work | None = ...,
         merge: teamwire.v1.work_pb2.MergeOutcome | None = ...,
+        work_age: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "merge", b"merge", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "merge", b"merge", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "merge", b"merge", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work", "work_age", b"work_age"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["changed", b"changed", "failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "merge", b"merge", "program", b"program", "turn", b"turn", "usage", b"usage", "work", b"work", "work_age", b"work_age"]) -> None: ...
 
 Global___ReportActivityRequest: typing_extensions.TypeAlias = ReportActivityRequest
 

@@ -130,7 +130,7 @@ class Work(google.protobuf.message.Message):
     uncommitted: builtins.int
     """How many of these files have changes that are not committed."""
     forecast: Global___MergeForecast.ValueType
-    """Whether `head` merges with the base branch."""
+    """Whether the work, with what is not committed, merges with the base branch."""
     detail: builtins.str
     """Why the forecast is not known, as one line for people. Empty if it is known."""
     @property
@@ -358,7 +358,7 @@ Global___SendBaseResponse: typing_extensions.TypeAlias = SendBaseResponse
 
 @typing.final
 class MergeOutcome(google.protobuf.message.Message):
-    """What came of merging an approved commit."""
+    """The outcome of merging an approved commit."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -101,7 +101,7 @@ export type Work = Message<"teamwire.v1.Work"> & {
   uncommitted: number;
 
   /**
-   * Whether `head` merges with the base branch.
+   * Whether the work, with what is not committed, merges with the base branch.
    *
    * @generated from field: teamwire.v1.MergeForecast forecast = 12;
    */
@@ -393,7 +393,7 @@ export const SendBaseResponseSchema: GenMessage<SendBaseResponse> = /*@__PURE__*
   messageDesc(file_teamwire_v1_work, 5);
 
 /**
- * What came of merging an approved commit.
+ * The outcome of merging an approved commit.
  *
  * @generated from message teamwire.v1.MergeOutcome
  */
