@@ -40,6 +40,7 @@ files! {
     team,
     timeline,
     watching,
+    work,
 }
 
 #[test]

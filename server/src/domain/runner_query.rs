@@ -53,6 +53,9 @@ pub fn subject(
 ) -> Result<Name, RuleError> {
     let (team, caller) = identity::call(tx, who, team, Admit::Stopping)?;
     caller.may_read_texts()?;
+    if let Question::Base(_) = question {
+        caller.lead_only("give a member commits")?;
+    }
     let member = team.resolve(member, "member")?;
     let name = &member.name;
     let reviews = match question {
@@ -65,7 +68,6 @@ pub fn subject(
         }
         Question::Base(request) => {
             check_base(request)?;
-            caller.lead_only("give a member commits")?;
             true
         }
         Question::Transcript(_) => false,

@@ -9,10 +9,7 @@ use teamwire_proto::{
     v1::{self, TaskStatus},
 };
 
-use super::{
-    paths::TaskPaths,
-    review::{Review, Reviewer},
-};
+use super::terms::{Review, Reviewer, TaskPaths};
 use crate::domain::{actor::Actor, records::record_type::stored_as_json, secret::ClaimToken, time::timestamp};
 
 /// Ids of tasks. Kept as ranges, since tasks are created, and mostly claimed, in order.

@@ -15,9 +15,9 @@ use super::{
     change::{Change, find, not_found, read_board, record},
     dependencies::{block, unblock},
     notices::{tell_assigned, tell_revoked},
-    paths::TaskPaths,
     remembered::{fill_in, shortened},
-    review::{self, Reviewer},
+    review,
+    terms::{Reviewer, TaskPaths},
 };
 use crate::domain::{
     actor::Actor,

@@ -1,14 +1,12 @@
 //! Which files tasks will change: patterns of paths, and whether two of them can mean the same file.
 
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use teamwire_proto::{Reason, Refusal, name::Name};
 
-use super::board::BoardRecord;
-use crate::domain::{
-    records::record_type::stored_as_json,
-    tx::{RuleError, Tx},
+use super::{
+    board::BoardRecord,
+    terms::{PathsRecord, TaskPaths},
 };
+use crate::domain::tx::{RuleError, Tx};
 
 /// How many patterns a task has, and how many characters one has.
 const PATTERNS_MAX: usize = 32;
@@ -16,26 +14,6 @@ const PATTERN_CHARS_MAX: usize = 200;
 
 /// How many tasks a claim of the next one looks at.
 const CANDIDATES_MAX: usize = 256;
-
-/// The paths of open tasks that have some. Id: "".
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathsRecord {
-    /// By the task.
-    pub tasks: BTreeMap<u64, TaskPaths>,
-}
-
-stored_as_json!(PathsRecord, "task-paths");
-
-/// Which files a task will change.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskPaths {
-    /// Patterns.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub patterns: Vec<String>,
-    /// Whether no one else may claim a task that overlaps.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub exclusive: bool,
-}
 
 impl TaskPaths {
     /// Adds patterns, checked.

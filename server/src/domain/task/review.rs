@@ -2,11 +2,9 @@
 //!
 //! A review is of one commit. It is void as soon as the owner has a newer one, and the task is the owner's again.
 
-use serde::{Deserialize, Serialize};
 use teamwire_proto::{
     Reason, Refusal,
-    id::RequestId,
-    name::{Address, LEAD_ALIAS, Name},
+    name::{Address, Name},
     v1::{self, CancelCause, NoticeKind, TaskEventKind},
     word,
 };
@@ -16,6 +14,7 @@ use super::{
     change::{Change, find, record},
     give_back::back_to_the_board,
     notices::summary_of_record,
+    terms::{Review, Reviewer},
 };
 use crate::domain::{
     actor::Actor,
@@ -32,16 +31,6 @@ const BRANCH_CHARS_MAX: usize = 500;
 const DETAIL_CHARS_MAX: usize = 4_000;
 const SHORT_CHARS: usize = 10;
 
-/// Who reviews a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reviewer {
-    /// The lead, whichever member that is.
-    Lead,
-    /// This member.
-    Member(Name),
-}
-
 impl Reviewer {
     /// Returns the reviewer that a request names. `None` if it names none.
     pub(super) fn resolve(team: &TeamRecord, text: &str) -> Result<Option<Self>, Refusal> {
@@ -54,23 +43,6 @@ impl Reviewer {
             }
         }
     }
-
-    /// Returns its name for clients.
-    pub fn show(&self) -> String {
-        match self {
-            Self::Lead => LEAD_ALIAS.to_owned(),
-            Self::Member(name) => name.to_string(),
-        }
-    }
-}
-
-/// A review that a task awaits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Review {
-    /// The request.
-    pub request_id: RequestId,
-    /// The life of the owner that asked.
-    pub incarnation: u64,
 }
 
 /// Returns whom a task's owner must ask when it says that the task is done. `Some(None)` means the lead. `None` means no one.
