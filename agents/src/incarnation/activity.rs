@@ -14,7 +14,7 @@ use super::{
     Incarnation,
     background::{Background, finished, start},
 };
-use crate::transcript::Entry;
+use crate::{transcript::Entry, work::Place};
 
 /// The time between two reports, and between two attempts at one.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -212,8 +212,8 @@ impl WorkReporter {
     }
 
     /// Reports the member's work. Never waits. Replaces an earlier report that has not been sent.
-    pub(super) fn work(&self, work: v1::Work) {
-        self.0.send_modify(|waiting| waiting.work = Some(work));
+    pub(super) fn work(&self, work: v1::Work, place: &Place) {
+        self.0.send_modify(|waiting| waiting.work = Some((work, place.clone())));
     }
 }
 
@@ -254,8 +254,8 @@ struct UnreportedActivity {
     turn: Option<(u64, EndedTurn)>,
     /// Files that the program has changed.
     changed: Option<v1::ChangedFiles>,
-    /// The member's work.
-    work: Option<v1::Work>,
+    /// The member's work, and where it is.
+    work: Option<(v1::Work, Place)>,
     /// The outcome of merging approved commits.
     merges: VecDeque<v1::MergeOutcome>,
     /// The runner wants to know the budgets.
@@ -333,12 +333,23 @@ struct Report {
     program: Option<ProgramState>,
     turn: Option<(u64, EndedTurn)>,
     changed: Option<v1::ChangedFiles>,
-    work: Option<v1::Work>,
+    work: Option<(v1::Work, Place)>,
     merge: Option<v1::MergeOutcome>,
     idempotency_key: String,
 }
 
 impl Report {
+    /// Leaves the work out if the member has committed since it was looked at. The coordinator would take the earlier
+    /// commit for a newer one than that of a review which was asked for meanwhile. At the end of the turn, it is looked at
+    /// again.
+    async fn leave_out_earlier_work(&mut self) {
+        let Some((work, place)) = &self.work else { return };
+        if place.head().await.is_ok_and(|head| head.unwrap_or_default() != work.head) {
+            self.work = None;
+            self.idempotency_key = Uuid::now_v7().to_string();
+        }
+    }
+
     fn request(&self) -> v1::ReportActivityRequest {
         let lines = self.lines.iter().map(|(at, text)| v1::ReportedLine { text: text.clone(), age: age(*at) });
         let (failed_turns, idempotency_key) = (self.failed_turns.clone(), self.idempotency_key.clone());
@@ -352,7 +363,7 @@ impl Report {
             program,
             turn,
             changed: self.changed.clone(),
-            work: self.work.clone(),
+            work: self.work.as_ref().map(|(work, _)| work.clone()),
             merge: self.merge.clone(),
         }
     }
@@ -376,9 +387,9 @@ async fn run(
             report = Some(waiting.take());
             false
         });
-        if let Some(report) = report {
+        if let Some(mut report) = report {
             reported = report.usage.unwrap_or(reported);
-            if let Some(reply) = send(&client, &report).await {
+            if let Some(reply) = send(&client, &mut report).await {
                 budgets.send_replace(Some(BudgetNews { budgets: reply.budgets, reported }));
             }
         }
@@ -388,8 +399,9 @@ async fn run(
 }
 
 /// Sends a report, and repeats it until a coordinator accepts it. `None` if it is refused.
-async fn send(client: &Client, report: &Report) -> Option<v1::ReportActivityResponse> {
+async fn send(client: &Client, report: &mut Report) -> Option<v1::ReportActivityResponse> {
     loop {
+        report.leave_out_earlier_work().await;
         let error = match client.report_activity(report.request()).await {
             Ok(reply) => return Some(reply),
             Err(error) => error,

@@ -108,7 +108,7 @@ impl Tracker {
             touched.retain(|path| survey.paths.contains(path));
             self.reporter.changed(&self.repository, bounded(&touched, CHANGED_MAX));
         }
-        self.reporter.work(work_of(&survey));
+        self.reporter.work(work_of(&survey), place);
         kept.map(drop)
     }
 
