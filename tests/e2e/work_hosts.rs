@@ -71,8 +71,8 @@ fn task(number: usize) -> String {
     }
     if number % KILLED_EVERY == 0 {
         script += &format!(
-            "if mkdir \"$HEARD/first-{number}\" 2> /dev/null; then\n\
-             echo \"$TEAMWIRE_MEMBER\" > \"$HEARD/first-{number}/by\"; cat \"$HEARD/gate\"; fi\n"
+            "if mkdir \"$ATTEMPTS/{number}\" 2> /dev/null; then\n\
+             echo \"$TEAMWIRE_MEMBER\" > \"$ATTEMPTS/{number}/by\"; cat \"$ATTEMPTS/gate\"; fi\n"
         );
     }
     script + &format!("keep 'Task {number}'\n")
@@ -124,8 +124,7 @@ impl Fleet<'_> {
 
     /// Returns who is in the middle of the first attempt at a task.
     fn attempts(&self, number: usize) -> Option<String> {
-        let by = |host| fs::read_to_string(self.heard(host).join(format!("first-{number}/by"))).ok();
-        let by = HOSTS.into_iter().find_map(by)?;
+        let by = fs::read_to_string(self.world.home(LEAD).join(format!("attempts/{number}/by"))).ok()?;
         Some(by.trim().to_owned()).filter(|by| !by.is_empty())
     }
 
@@ -144,7 +143,7 @@ impl Fleet<'_> {
         match output.code {
             0 => false,
             3 => output.stdout.contains("\"told_member\":true"),
-            // Its runner was killed, or has not looked at its work yet.
+            // Its runner was killed.
             _ => {
                 let refused = ["is not connected", "has exited", "no longer", "nothing yet", "does not answer", "is lost"];
                 let is_expected = refused.iter().any(|refused| output.stderr.contains(refused));
@@ -169,15 +168,18 @@ fn the_work_of_two_hosts_meets_in_the_leads_clone_and_nothing_is_lost_to_kills()
     app.commit_all("Second");
     let members = (1..=members).map(|number| (format!("m{number}"), HOSTS[number % 2])).collect();
     let mut fleet = Fleet { world: &world, app, hosts: BTreeMap::new(), members };
+    let attempts = world.home(LEAD).join("attempts");
+    fs::create_dir_all(&attempts).unwrap();
+    assert!(Command::new("mkfifo").arg(attempts.join("gate")).status().unwrap().success());
     for host in HOSTS {
         fleet.app.cloned_to(&world.home(host).join("app"));
         fs::create_dir_all(fleet.heard(host)).unwrap();
-        assert!(Command::new("mkfifo").arg(fleet.heard(host).join("gate")).status().unwrap().success());
         let (home, heard) = (world.home(host).display().to_string(), fleet.heard(host).display().to_string());
         let file = format!(
             "slots = 20\n[profiles.agent]\ncommand = {}\nworktree = \"{home}/app\"\ndir = \"{home}/work\"\nclaim = true\n\
-             pass_env = [\"{MARK}\"]\nenv = {{ TW = \"{TEAMWIRE}\", HEARD = \"{heard}\", ON_CONFLICT = {} }}\n",
+             pass_env = [\"{MARK}\"]\nenv = {{ TW = \"{TEAMWIRE}\", HEARD = \"{heard}\", ATTEMPTS = {}, ON_CONFLICT = {} }}\n",
             json!(agents::SHELL),
+            json!(attempts),
             json!(format!("{TIDY}{RESOLVE}"))
         );
         fs::write(world.home(host).join("host.toml"), file).unwrap();
