@@ -128,8 +128,8 @@ mod upgrades;
 mod watch;
 mod web;
 #[cfg(target_os = "linux")]
+mod without_process_table;
+#[cfg(target_os = "linux")]
 mod work;
 #[cfg(target_os = "linux")]
 mod work_hosts;
-#[cfg(target_os = "linux")]
-mod without_process_table;

@@ -95,7 +95,10 @@ impl Shop {
 
     /// Lets a member write a file and commit it.
     fn commits(&self, member: &str, file: &str, text: &str) {
-        self.does(member, &format!("printf '{text}' > {file}\ngit add --all\ngit commit --quiet --message 'Write {file}'"));
+        self.does(
+            member,
+            &format!("printf '{text}' > {file}\ngit add --all\ngit commit --quiet --message 'Write {file}'"),
+        );
     }
 
     /// Merges a member's work.
@@ -138,7 +141,9 @@ impl Shop {
     /// Returns the work of a member, in numbers.
     #[track_caller]
     fn summary(&self, member: &str) -> Value {
-        self.work(&[member, "--json"]).succeeds().json()["work"].clone()
+        let shown = self.work(&[member, "--json"]).succeeds().json();
+        assert!(shown["work"].is_object(), "{shown}");
+        shown["work"].clone()
     }
 
     /// Returns the process of a member's runner.
@@ -227,7 +232,8 @@ fn three_members_work_reaches_main_and_nothing_of_the_persons_changes() {
     }
     for hook in HOOKS {
         let file = app.file(".git/hooks").join(hook);
-        fs::write(&file, format!("#!/bin/sh\necho {hook} >> '{}'\n", shop.machine.path().join("ran").display())).unwrap();
+        fs::write(&file, format!("#!/bin/sh\necho {hook} >> '{}'\n", shop.machine.path().join("ran").display()))
+            .unwrap();
         fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     let before = shop.belongings();
@@ -237,12 +243,18 @@ fn three_members_work_reaches_main_and_nothing_of_the_persons_changes() {
     for member in ["ann", "bob", "eve"] {
         let row = table.lines().find(|line| line.starts_with(member)).expect(&table);
         let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(words[1..], [&format!("teamwire/{member}"), "1", "0", "1", "+2", "-0", "0", "merges", "into", "main"]);
+        assert_eq!(
+            words[1..],
+            [&format!("teamwire/{member}"), "1", "0", "1", "+2", "-0", "0", "merges", "into", "main"]
+        );
     }
     let lines = shop.work(&["--json"]).succeeds().lines();
     assert_eq!(lines.len(), 3, "{lines:?}");
     let work = &lines[0]["work"];
-    assert_eq!((&lines[0]["member"], &work["forecast"], &work["paths"]), (&"ann".into(), &"clean".into(), &json!(["ann.txt"])));
+    assert_eq!(
+        (&lines[0]["member"], &work["forecast"], &work["paths"]),
+        (&"ann".into(), &"clean".into(), &json!(["ann.txt"]))
+    );
     assert_eq!((&work["base_branch"], &work["ahead"], &work["insertions"]), (&"main".into(), &1.into(), &2.into()));
     assert_eq!(work["head"], app.id("teamwire/ann"));
     let one = shop.work(&["bob"]).succeeds().stdout;
@@ -250,7 +262,10 @@ fn three_members_work_reaches_main_and_nothing_of_the_persons_changes() {
     let stat = shop.work(&["diff", "ann", "--stat"]).succeeds().stdout;
     assert!(stat.contains("ann.txt | 2 ++") && stat.contains("create mode 100644 ann.txt"), "{stat}");
     let diff = shop.work(&["diff", "ann"]).succeeds().stdout;
-    assert!(diff.starts_with("diff --git a/ann.txt b/ann.txt\nnew file mode 100644\n") && diff.ends_with("+one\n+two\n"), "{diff}");
+    assert!(
+        diff.starts_with("diff --git a/ann.txt b/ann.txt\nnew file mode 100644\n") && diff.ends_with("+one\n+two\n"),
+        "{diff}"
+    );
     let log = shop.work(&["log", "eve"]).succeeds().stdout;
     assert!(log.ends_with("Ada: Write eve.txt\n") && log.lines().count() == 1, "{log}");
 
@@ -264,7 +279,9 @@ fn three_members_work_reaches_main_and_nothing_of_the_persons_changes() {
     eventually("the approved work is merged", || app.has("main", "ann.txt").then_some(()));
     eventually("the lead learns it", || {
         let told = shop.notices("merge");
-        told.iter().any(|told| told.to_string().contains("The approved work of ann on task 1 is merged into main")).then_some(())
+        told.iter()
+            .any(|told| told.to_string().contains("The approved work of ann on task 1 is merged into main"))
+            .then_some(())
     });
     assert_eq!(app.git(&["diff", "--name-only", "mine", "main"]), "ann.txt", "only what has the key merge_on_approval");
 
@@ -272,7 +289,8 @@ fn three_members_work_reaches_main_and_nothing_of_the_persons_changes() {
     let merged = shop.work(&["merge", "bob", "--check", "test -f ann.txt && test -f bob.txt"]).succeeds();
     assert!(merged.stdout.starts_with("Merged 1 commit of bob into main, at "), "{}", merged.stdout);
     let failed = shop.work(&["merge", "eve", "--check", "echo no such file; test -f zoe.txt"]).exits(1);
-    let failed = failed.complains_of("The check of the merged files failed: it ended with code 1. It printed:\nno such file");
+    let failed =
+        failed.complains_of("The check of the merged files failed: it ended with code 1. It printed:\nno such file");
     assert!(!app.has("main", "eve.txt"), "{}", failed.stderr);
     let merged = shop.work(&["merge", "eve", "--check", "test -f eve.txt", "--json"]).succeeds().json();
     assert_eq!((&merged["into"], &merged["commit"]), (&"main".into(), &app.id("main").into()));
@@ -317,11 +335,16 @@ fn a_conflict_goes_to_the_member_that_has_to_resolve_it() {
     assert_eq!(app.read("README"), "the shop of ann\n");
     let told = |member: &str| {
         let heard = shop.heard(member).into_iter();
-        heard.filter(|line| line["content"].as_str().unwrap_or_default().starts_with("Your work conflicts")).collect::<Vec<_>>()
+        heard
+            .filter(|line| line["content"].as_str().unwrap_or_default().starts_with("Your work conflicts"))
+            .collect::<Vec<_>>()
     };
     let message = eventually("bob gets a message", || told("bob").pop());
     let text = message["content"].as_str().unwrap();
-    assert!(text.contains("conflicts with main") && text.contains("in README.") && text.contains("`git merge main`"), "{text}");
+    assert!(
+        text.contains("conflicts with main") && text.contains("in README.") && text.contains("`git merge main`"),
+        "{text}"
+    );
     assert!(told("ann").is_empty());
 
     shop.does("bob", "git merge --quiet main || true\nprintf 'the shop of ann and bob\\n' > README\ngit commit --quiet --all --no-edit");
@@ -420,7 +443,10 @@ fn work_in_progress_survives_a_killed_runner_and_a_killed_host() {
     };
     let assert_there = |member: &str| {
         let worktree = shop.worktree(member);
-        assert_eq!([worktree.read("README"), worktree.read("src/new"), worktree.read("untracked")], ["edited\n", "newer\n", "x"]);
+        assert_eq!(
+            [worktree.read("README"), worktree.read("src/new"), worktree.read("untracked")],
+            ["edited\n", "newer\n", "x"]
+        );
     };
 
     // The runner.
@@ -450,7 +476,10 @@ fn work_in_progress_survives_a_killed_runner_and_a_killed_host() {
     let said = shop.machine.run(&["down", "--force"]).succeeds().stdout;
     for member in ["ann", "bob"] {
         assert_there(member);
-        let stays = format!("The worktree of {member} stays in {}, on branch teamwire/{member}", shop.worktree(member).path().display());
+        let stays = format!(
+            "The worktree of {member} stays in {}, on branch teamwire/{member}",
+            shop.worktree(member).path().display()
+        );
         assert!(said.contains(&stays), "{said}");
         // And kept, should someone remove it.
         let kept = shop.await_kept(member, "untracked");
@@ -556,9 +585,15 @@ fn two_members_that_change_one_file_learn_it_once_and_so_does_the_lead() {
     let of = |file: &str, told: Vec<String>| told.iter().any(|text| text.contains(file)).then_some(told);
     let [to_ann, to_bob] = ["ann", "bob"].map(|member| eventually("a notice", || of("README", to_member(member))));
     assert!(to_ann[0].starts_with("You and bob have both changed README, and neither"), "{to_ann:?}");
-    assert!(to_bob[0].starts_with("You and ann (task 1: Open the shop) have both changed README, and neither"), "{to_bob:?}");
+    assert!(
+        to_bob[0].starts_with("You and ann (task 1: Open the shop) have both changed README, and neither"),
+        "{to_bob:?}"
+    );
     let told = eventually("a notice", || of("README", to_lead()));
-    assert!(told[0].starts_with("ann (task 1: Open the shop) and bob have both changed README, and neither"), "{told:?}");
+    assert!(
+        told[0].starts_with("ann (task 1: Open the shop) and bob have both changed README, and neither"),
+        "{told:?}"
+    );
     assert_eq!((to_ann.len(), to_bob.len(), told.len()), (1, 1, 1));
 
     // With the notice, ann's runner has reported that merged.txt is merged. Further changes of README are nothing new.
@@ -691,7 +726,8 @@ pub(crate) fn is_large() -> bool {
 fn a_diff_of_20_mb_arrives_whole_and_in_bounded_memory() {
     let shop = Shop::open(&["ann"]);
     let writes = |lines: usize| {
-        let write = "with open('large.txt', 'w') as file:\n    file.writelines(f'{line:064d}\\n' for line in range(LINES))";
+        let write =
+            "with open('large.txt', 'w') as file:\n    file.writelines(f'{line:064d}\\n' for line in range(LINES))";
         let write = write.replace("LINES", &lines.to_string());
         shop.does("ann", &format!("python3 -c \"{write}\"\ngit add --all\ngit commit --quiet --message Large"));
     };
@@ -710,7 +746,11 @@ fn a_diff_of_20_mb_arrives_whole_and_in_bounded_memory() {
                         print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
         let kib = run_in_app("python3", &["-c", measured, TEAMWIRE, "work", "diff", "ann"]);
         let diff = fs::read(shop.machine.path().join("diff")).unwrap();
-        assert!(diff == run_in_app("git", &["diff", "main", "teamwire/ann"]), "{} bytes that are not git's", diff.len());
+        assert!(
+            diff == run_in_app("git", &["diff", "main", "teamwire/ann"]),
+            "{} bytes that are not git's",
+            diff.len()
+        );
         (diff.len(), String::from_utf8(kib).unwrap().trim().parse::<u64>().unwrap())
     };
     writes(30_000);

@@ -17,7 +17,9 @@ use crate::{
     agents,
     machines::serve,
     work::is_large,
-    world::{HostProcess, MARK, Network, Output, PATIENCE, Repository, TEAMWIRE, World, eventually, is_alive, kill_process},
+    world::{
+        HostProcess, MARK, Network, Output, PATIENCE, Repository, TEAMWIRE, World, eventually, is_alive, kill_process,
+    },
 };
 
 /// Who serves the coordinator, leads the team and merges.
@@ -145,7 +147,8 @@ impl Fleet<'_> {
             3 => output.stdout.contains("\"told_member\":true"),
             // Its runner was killed.
             _ => {
-                let refused = ["is not connected", "has exited", "no longer", "nothing yet", "does not answer", "is lost"];
+                let refused =
+                    ["is not connected", "has exited", "no longer", "nothing yet", "does not answer", "is lost"];
                 let is_expected = refused.iter().any(|refused| output.stderr.contains(refused));
                 eprintln!("{member} is not merged: {}", output.stderr);
                 assert!(is_expected, "{}{}", output.stdout, output.stderr);
@@ -282,7 +285,11 @@ fn the_work_of_two_hosts_meets_in_the_leads_clone_and_nothing_is_lost_to_kills()
     for (member, host) in &fleet.members {
         let worktree = Repository::at(&world.home(host).join("work").join(member));
         assert_eq!(worktree.read("notes"), format!("notes of {member}\n"));
-        let kept = fleet.clone_on(host).git(&["for-each-ref", "--format=%(refname)", &format!("refs/teamwire/salvage/{member}")]);
+        let kept = fleet.clone_on(host).git(&[
+            "for-each-ref",
+            "--format=%(refname)",
+            &format!("refs/teamwire/salvage/{member}"),
+        ]);
         let kept = kept.lines().last().expect("its work is kept");
         assert_eq!(fleet.clone_on(host).git(&["show", &format!("{kept}:notes")]), format!("notes of {member}"));
     }

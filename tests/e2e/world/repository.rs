@@ -90,7 +90,8 @@ impl Repository {
         let mut command = Command::new("git");
         // Without the settings of who runs the tests, and without hooks: those that run are someone else's doing.
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("LC_ALL", "C");
-        let output = command.current_dir(&self.path).args(["-c", "core.hooksPath=/dev/null"]).args(arguments).output().unwrap();
+        let output =
+            command.current_dir(&self.path).args(["-c", "core.hooksPath=/dev/null"]).args(arguments).output().unwrap();
         let said = [output.stdout, if output.status.success() { Vec::new() } else { output.stderr }].concat();
         (output.status.success(), String::from_utf8_lossy(&said).trim_end().to_owned())
     }
