@@ -20,6 +20,9 @@ hear() { IFS= read -r line && printf '%s\n' "$line" >> heard; }
 /// Speaks the Agent Client Protocol: see `acp_agent.py`.
 pub(crate) const ACP: &[&str] = &["python3", "-c", include_str!("acp_agent.py")];
 
+/// Runs the shell commands that it is sent, in its directory: see `shell_teammate.py`.
+pub(crate) const SHELL: &[&str] = &["python3", "-c", include_str!("shell_teammate.py")];
+
 /// Acknowledges every message, answers a question with `pong`, and approves its shutdown.
 pub(crate) const WILLING: &str = r#"
 while hear; do

@@ -34,7 +34,7 @@ fn a_network_that_is_cut_at_the_coordinator_costs_no_message() {
 
 /// Places these identities on machines, and `host`, which serves a coordinator with TLS and leads a team there.
 /// Returns the coordinator, and the certificates.
-fn serve(world: &World, on: &Machine, others: &[(&str, &Machine)]) -> (StartedCommand, Value) {
+pub(crate) fn serve(world: &World, on: &Machine, others: &[(&str, &Machine)]) -> (StartedCommand, Value) {
     world.place("host", on);
     for (identity, machine) in others {
         world.place(identity, machine);

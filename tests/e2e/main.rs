@@ -129,3 +129,7 @@ mod watch;
 mod web;
 #[cfg(target_os = "linux")]
 mod without_process_table;
+#[cfg(target_os = "linux")]
+mod work;
+#[cfg(target_os = "linux")]
+mod work_hosts;

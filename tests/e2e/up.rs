@@ -27,7 +27,7 @@ impl FreshMachine {
     }
 
     /// Returns the process of the local host.
-    fn host(&self) -> u32 {
+    pub(crate) fn host(&self) -> u32 {
         self.record("teams/acme/team.json")["host"]["id"].as_u64().unwrap().try_into().unwrap()
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 15] = [
+const PARTS: [Part; 16] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
@@ -20,6 +20,7 @@ const PARTS: [Part; 15] = [
     ("simulation", simulation),
     ("stories", test::new_stories),
     ("kills", test::kills),
+    ("work", test::large_work),
     ("fuzzing", || fuzz::run(&["--seconds", "30"])),
     ("benchmark", bench::check),
     ("kubernetes", kubernetes::test),

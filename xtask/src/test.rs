@@ -115,6 +115,13 @@ pub(crate) fn kills() -> Result<(), Failure> {
     tests.nextest(&["--test", "e2e", "kills::", "--profile", "long"])
 }
 
+/// Merges the work of many members, and keeps work in a repository of many files.
+pub(crate) fn large_work() -> Result<(), Failure> {
+    let mut tests = Tests::prepare(true)?;
+    tests.environment.push(("TEAMWIRE_TEST_WORK", "large".into()));
+    tests.nextest(&["--test", "e2e", "work::work_in_a_repository", "work_hosts::", "--profile", "long", "--no-capture"])
+}
+
 /// Checks the generated code, then builds, checks and tests the clients of all languages.
 pub(crate) fn clients() -> Result<(), Failure> {
     generate::stubs()?;

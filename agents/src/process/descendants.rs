@@ -6,6 +6,7 @@
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},
+    io,
     sync::LazyLock,
     time::{Duration, Instant},
 };
@@ -18,6 +19,7 @@ use nix::{
     unistd::Pid,
 };
 use parking_lot::{Mutex, MutexGuard};
+use tokio::process::{Child, Command};
 
 use super::{
     cgroup::Cgroup,
@@ -30,12 +32,36 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The environment variable that marks the descendants of a process.
 pub(crate) const MARK_VARIABLE: &str = teamwire_client::RUN_VARIABLE;
 
-/// The programs and watchdogs that the runners of this process have started. Each runner waits for its own, so a reaper
-/// must not. Global, because a reaper sees every child of the process.
+/// The programs, watchdogs and helpers that the runners of this process have started. Each runner waits for its own, so a
+/// reaper must not, and they belong to no program. Global, because a reaper sees every child of the process.
 static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
     OWN.lock()
+}
+
+/// Keeps a process from being taken for a descendant of a program.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    pid: i32,
+}
+
+impl Helper {
+    /// Starts a process for the runner itself. What it returns must be kept until the process was waited for.
+    pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Self)> {
+        // Locked, so that whoever sees the process also sees that it is the runner's.
+        let mut own = own();
+        let child = command.spawn()?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or_else(|| io::Error::other("no pid"))?;
+        own.insert(pid);
+        Ok((child, Self { pid }))
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        own().remove(&self.pid);
+    }
 }
 
 /// Returns whether a process is another one's descendant, as the process table says.
@@ -173,9 +199,11 @@ impl Family {
 
     fn members(&self) -> Vec<ProcessEntry> {
         let this = i32::try_from(std::process::id()).unwrap_or_default();
+        // Before and after the entries: what has ended or was started meanwhile is known to be the runner's.
+        let mut before = own().clone();
         let entries = all();
-        // After the entries: what was started meanwhile is known to be the runner's.
-        let own = own().clone();
+        before.extend(own().iter());
+        let own = before;
         let enclosed: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::pids).collect();
         let is_marked = |entry: &ProcessEntry| {
             enclosed.contains(&entry.pid)
@@ -243,6 +271,22 @@ mod tests {
         assert!(other.try_wait().expect("a status").is_none());
         other.kill().expect("killed");
         other.wait().expect("ended");
+    }
+
+    #[tokio::test]
+    async fn a_helper_of_the_runner_belongs_to_no_program_and_is_not_reaped_in_its_place() {
+        let mut family = Family { claims_orphans: true, ..Family::new("none".into(), None) };
+        let (mut helper, kept) = Helper::spawn(Command::new("sleep").arg("60")).expect("started");
+        let pid = helper.id().expect("runs").cast_signed();
+        assert!(!family.live().iter().any(|member| member.pid == pid));
+        helper.start_kill().expect("killed");
+        while !ProcessEntry::of(pid).expect("not reaped").is_zombie {
+            tokio::task::yield_now().await;
+        }
+        family.live();
+        helper.wait().await.expect("its status is there");
+        drop(kept);
+        assert!(!own().contains(&pid));
     }
 
     fn entry(pid: i32, parent: i32, group: i32) -> ProcessEntry {

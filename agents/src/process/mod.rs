@@ -28,7 +28,7 @@ pub use watchdog::watch;
 pub(crate) use {
     boundary::Boundary,
     cgroup::Cgroup,
-    descendants::{descends_from, end_marked},
+    descendants::{Helper, descends_from, end_marked},
     executable::{find_program, with_own_directory},
     process_tree::Process,
     working_directory::check_directory,

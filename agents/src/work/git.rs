@@ -16,6 +16,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::process::Helper;
+
 /// How long a git command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -168,7 +170,8 @@ async fn output(mut command: Command, input: &[u8]) -> io::Result<Output> {
     if !input.is_empty() {
         command.stdin(Stdio::piped());
     }
-    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    // A runner that ends a program with its descendants must not end git, nor wait for it in its place.
+    let (mut child, _helper) = Helper::spawn(command.stderr(Stdio::piped()))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (mut written, mut complained) = (Vec::new(), Vec::new());
     let status = {

@@ -82,7 +82,11 @@ impl Place {
 
     /// Returns the working tree that has a branch checked out. `None` if none has.
     pub async fn worktree_of(&self, branch: &str) -> Result<Option<PathBuf>, String> {
-        let listed = self.run(&["worktree", "list", "--porcelain", "-z"]).await?;
+        let listed = match self.run(&["worktree", "list", "--porcelain", "-z"]).await {
+            Ok(listed) => listed,
+            // Before 2.36, git ends lines only with newlines.
+            Err(_) => self.run(&["worktree", "list", "--porcelain"]).await?.replace('\n', "\0"),
+        };
         let of = |entry: &str| {
             let mut lines = entry.split('\0');
             let directory = lines.find_map(|line| line.strip_prefix("worktree "))?;

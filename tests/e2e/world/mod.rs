@@ -8,6 +8,7 @@ mod host;
 mod network;
 mod output;
 mod receiver;
+mod repository;
 mod runner;
 mod scripted_host;
 #[cfg(target_os = "linux")]
@@ -40,6 +41,7 @@ pub(crate) use host::{HostProcess, Orderer, kill as kill_process};
 pub(crate) use network::{Machine, Network};
 pub(crate) use output::Output;
 pub(crate) use receiver::{Received, Receiver};
+pub(crate) use repository::Repository;
 pub(crate) use runner::Runner;
 pub(crate) use scripted_host::{ScriptedHost, offer};
 pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
@@ -245,6 +247,14 @@ impl World {
     #[track_caller]
     pub(crate) fn cli_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         self.spawn_in(identity, arguments, environment).output()
+    }
+
+    /// Runs a command as a user in a directory to its end.
+    #[track_caller]
+    pub(crate) fn cli_at(&self, identity: &str, directory: &Path, arguments: &[&str]) -> Output {
+        let mut command = self.command(identity);
+        command.current_dir(directory);
+        Self::start_command(command, self.directory.path(), identity, arguments, "").output()
     }
 
     /// Starts a command as a user, with additional environment variables.

@@ -119,11 +119,18 @@ pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, String> {
 /// Finds a file that was never committed. One that git ignores comes last, or does not count.
 async fn new_files(root: &Path, new: &[OsString], discard_ignored: bool) -> Result<Option<String>, String> {
     let Some(first) = new.first() else { return Ok(None) };
+    // What is staged is not ignored. Git would look for each of the files among all that are staged, which takes minutes
+    // if there are many of both.
+    let staged = Git::truthful(root).bytes(&["ls-files", "--cached", "-z"], b"").await?;
+    let staged: BTreeSet<&[u8]> = staged.split(|byte| *byte == 0).collect();
+    if let Some(new) = new.iter().find(|path| staged.contains(path.as_bytes())) {
+        return Ok(Some(format!("the new file {}", shown(new))));
+    }
     // Otherwise git takes a name that begins with a colon for a pattern.
     let here = |path: &OsString| Path::new(".").join(path).into_os_string();
     let asked: Vec<OsString> = new.iter().map(here).collect();
     // Fails if git ignores none of them.
-    let ignored = Git::truthful(root).bytes(&["check-ignore", "-z", "--stdin"], &lines(&asked, 0)).await;
+    let ignored = Git::truthful(root).bytes(&["check-ignore", "--no-index", "-z", "--stdin"], &lines(&asked, 0)).await;
     let ignored = ignored.unwrap_or_default();
     let ignored: BTreeSet<&[u8]> = ignored.split(|byte| *byte == 0).collect();
     if let Some(new) = new.iter().find(|path| !ignored.contains(here(path).as_bytes())) {

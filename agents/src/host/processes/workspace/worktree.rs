@@ -109,15 +109,16 @@ impl Worktree {
     }
 
     async fn common_directory(&self) -> Result<PathBuf, String> {
-        let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
-        Ok(canonical(Git::at(&self.repository).run(&arguments).await?.trim_end_matches('\n')))
+        // Before 2.31, git cannot print absolute paths.
+        let shown = Git::at(&self.repository).run(&["rev-parse", "--git-common-dir"]).await?;
+        Ok(canonical(self.repository.join(shown.trim_end_matches('\n'))))
     }
 
     /// Returns how the repository knows the worktree. Fails if it does not, or if git would look elsewhere.
     async fn registration(&self, root: &Path, common: &Path) -> Result<Registration, String> {
-        let arguments = ["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel"];
+        let arguments = ["rev-parse", "--git-dir", "--git-common-dir", "--show-toplevel"];
         let shown = Git::at(root).run(&arguments).await?;
-        let paths: Vec<PathBuf> = shown.lines().map(canonical).collect();
+        let paths: Vec<PathBuf> = shown.lines().map(|path| canonical(root.join(path))).collect();
         let [git_directory, common_directory, top] = <[PathBuf; 3]>::try_from(paths).map_err(|_| shown)?;
         if common_directory != common || git_directory.parent() != Some(&common.join("worktrees")) {
             return Err(format!("it belongs to {}", common_directory.display()));
