@@ -26,7 +26,7 @@ fn blocks(page: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the commands of the README's block that contains `marker`, except those that are tested elsewhere.
-fn block_with(marker: &str) -> Vec<String> {
+pub(crate) fn block_with(marker: &str) -> Vec<String> {
     let block = blocks("README.md").into_iter().find(|block| block.iter().any(|line| line.contains(marker)));
     let block = block.unwrap_or_else(|| panic!("README.md has no block with `{marker}`"));
     block.into_iter().filter(|line| !TESTED_ELSEWHERE.contains(&line.as_str())).collect()
@@ -182,8 +182,9 @@ fn a_second_machine_joins_as_printed() {
 
 #[test]
 fn no_command_in_the_readme_is_untested() {
-    // `tests/agents/readme.rs` runs the block about agent programs.
-    let markers = ["cargo run", "teamwire down", "-- claude", "teamwire init", "teamwire open", "JOIN_STRING"];
+    // `tests/agents/readme.rs` runs the block about agent programs, and `work.rs` the one about merging.
+    let markers =
+        ["cargo run", "teamwire down", "-- claude", "teamwire init", "work merge", "teamwire open", "JOIN_STRING"];
     let tested = markers.map(block_with).concat();
     for command in blocks("README.md").concat() {
         assert!(

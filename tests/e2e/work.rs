@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agents,
+    readme::block_with,
     world::{FreshMachine, Output, Repository, StartedCommand, TEAMWIRE, World, eventually, is_alive, kill_process},
 };
 
@@ -318,6 +319,36 @@ fn three_members_work_reaches_main_and_nothing_of_the_persons_changes() {
 }
 
 #[test]
+fn an_agents_work_is_reviewed_and_merged_as_the_readme_prints() {
+    let shop = Shop::open(&["backend"]);
+    shop.run(&["task", "create", "Write the API", "--review", "team-lead"]).succeeds();
+    shop.does("backend", "teamwire task claim 1");
+    shop.commits("backend", "api.txt", "the API\\n");
+    shop.does("backend", "teamwire task complete 1");
+    for command in block_with("work merge") {
+        let arguments: Vec<&str> = command.split(' ').skip(1).collect();
+        if arguments == ["approve"] {
+            let mut terminal = shop.machine.at_terminal(shop.app.path(), &arguments);
+            let shown = terminal.shows("[q]uit: ");
+            assert!(shown.contains("backend asks for a review"), "{shown}");
+            terminal.presses("a");
+            terminal.shows("Nothing else waits for your answer.");
+            assert_eq!(terminal.ends().0, Some(0));
+            continue;
+        }
+        let shown = shop.run(&arguments).succeeds().stdout;
+        let expected = match arguments[1..] {
+            ["diff", ..] => "+the API",
+            ["merge", ..] => "Merged 1 commit of backend into main",
+            _ => "merges into main",
+        };
+        assert!(shown.contains(expected), "{command}: {shown}");
+    }
+    assert_eq!(shop.app.read("api.txt"), "the API\n");
+    shop.close();
+}
+
+#[test]
 fn a_conflict_goes_to_the_member_that_has_to_resolve_it() {
     let shop = Shop::open(&["ann", "bob"]);
     let app = &shop.app;
@@ -415,7 +446,7 @@ fn what_the_person_commits_or_edits_during_a_check_is_kept() {
     assert_eq!((app.read("README"), app.id("main")), ("half a thought\n".to_owned(), main));
     app.git(&["checkout", "--quiet", "README"]);
 
-    // Whoever commits every time keeps it from happening, and loses nothing either.
+    // Someone who commits every time keeps it from happening, and loses nothing either.
     let merging = shop.start(&["work", "merge", "ann", "--check", check]);
     for number in 4..7 {
         await_check(number);

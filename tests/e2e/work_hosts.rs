@@ -138,7 +138,7 @@ impl Fleet<'_> {
         self.app.git(&["ls-tree", "--name-only", "main", "tasks/"]).lines().count()
     }
 
-    /// Merges a member's work, if its runner answers. Returns whether there was a conflict, of which it was told.
+    /// Merges a member's work, if its runner answers. Returns whether there was a conflict, about which it got a message.
     fn merge(&self, member: &str) -> bool {
         let merge = ["work", "merge", member, "--check", "sh check.sh", "--json"];
         let output = self.world.cli_at(LEAD, self.app.path(), &merge);
@@ -240,7 +240,7 @@ fn the_work_of_two_hosts_meets_in_the_leads_clone_and_nothing_is_lost_to_kills()
     }
     // What members committed after their last merge, such as what a killed life had left.
     for member in fleet.members.keys() {
-        eventually("nothing of it is left to merge", || {
+        eventually("none of it is left to merge", || {
             if fleet.merge(member) {
                 *conflicts.entry(member.clone()).or_default() += 1;
             }
@@ -276,7 +276,7 @@ fn the_work_of_two_hosts_meets_in_the_leads_clone_and_nothing_is_lost_to_kills()
             .map(|line| line["id"].to_string())
             .collect();
         let conflicts = conflicts.get(member).copied().unwrap_or_default();
-        assert!(told.len() <= conflicts, "{member} was told {} times of {conflicts} conflicts", told.len());
+        assert!(told.len() <= conflicts, "{member} got {} messages about {conflicts} conflicts", told.len());
     }
     let ids: Vec<String> = fleet.members.keys().cloned().collect();
     for member in &ids {

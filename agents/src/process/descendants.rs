@@ -49,7 +49,7 @@ pub(crate) struct Helper {
 impl Helper {
     /// Starts a process for the runner itself. What it returns must be kept until the process was waited for.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Self)> {
-        // Locked, so that whoever sees the process also sees that it is the runner's.
+        // Locked, so that anyone who sees the process also sees that it is the runner's.
         let mut own = own();
         let child = command.spawn()?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or_else(|| io::Error::other("no pid"))?;
