@@ -68,10 +68,10 @@ for file in tasks/*; do test "$(cat "$file")" = "task $(basename "$file")" || ex
 fn task(number: usize) -> String {
     let mut script = TIDY.to_owned();
     script += &format!("mkdir -p tasks\necho 'task {number}' > tasks/{number}\n");
-    if number % SHARED_EVERY == 0 {
+    if number.is_multiple_of(SHARED_EVERY) {
         script += &format!("echo 'task {number}' >> shared.txt\n");
     }
-    if number % KILLED_EVERY == 0 {
+    if number.is_multiple_of(KILLED_EVERY) {
         script += &format!(
             "if mkdir \"$ATTEMPTS/{number}\" 2> /dev/null; then\n\
              echo \"$TEAMWIRE_MEMBER\" > \"$ATTEMPTS/{number}/by\"; cat \"$ATTEMPTS/gate\"; fi\n"
@@ -198,7 +198,7 @@ fn the_work_of_two_hosts_meets_in_the_leads_clone_and_nothing_is_lost_to_kills()
         let mut create = vec!["task", "create", &subject, "--description", &description];
         // Two that append to one file from the same beginning, so that there are conflicts.
         let owner = fleet.members.keys().nth(number / SHARED_EVERY % fleet.members.len()).unwrap();
-        create.extend((number % SHARED_EVERY == 0).then_some(["--owner", owner]).into_iter().flatten());
+        create.extend(number.is_multiple_of(SHARED_EVERY).then_some(["--owner", owner]).into_iter().flatten());
         fleet.cli(&create).succeeds();
     }
 
@@ -206,7 +206,7 @@ fn the_work_of_two_hosts_meets_in_the_leads_clone_and_nothing_is_lost_to_kills()
     let (mut merges, mut progress) = (0, (0, 0, Instant::now()));
     let mut host_was_killed = false;
     loop {
-        for number in (1..=tasks).filter(|number| number % KILLED_EVERY == 0) {
+        for number in (1..=tasks).filter(|number| number.is_multiple_of(KILLED_EVERY)) {
             if !kills.contains(&number)
                 && let Some(member) = fleet.attempts(number)
             {
@@ -262,7 +262,7 @@ fn the_work_of_two_hosts_meets_in_the_leads_clone_and_nothing_is_lost_to_kills()
     for number in 1..=tasks {
         assert_eq!(fleet.app.read(&format!("tasks/{number}")), format!("task {number}\n"));
         let is_shared = fleet.app.read("shared.txt").lines().any(|line| line == format!("task {number}"));
-        assert_eq!(is_shared, number % SHARED_EVERY == 0, "{number}: {}", fleet.app.read("shared.txt"));
+        assert_eq!(is_shared, number.is_multiple_of(SHARED_EVERY), "{number}: {}", fleet.app.read("shared.txt"));
     }
     let check = Command::new("sh").arg("check.sh").current_dir(fleet.app.path()).status().unwrap();
     assert!(check.success());

@@ -227,6 +227,16 @@ async fn a_repository_in_an_ignored_directory_stays_even_if_ignored_files_may_go
     }
 }
 
+#[tokio::test]
+async fn a_staged_file_stays_even_if_its_name_is_ignored_and_ignored_files_may_go() {
+    let repository = Repository::new();
+    let workspace = repository.workspace(true);
+    workspace.prepare().await.expect("prepared");
+    repository.script(&workspace.root, "echo x >kept.out; echo x >other.out; git add --force kept.out");
+    let why = workspace.clean().await.expect("it stays");
+    assert_eq!(why, "it has staged changes");
+}
+
 /// What a member leaves behind that git holds elsewhere, too.
 const HELD: &[(&str, &str)] = &[
     ("nothing", ""),
