@@ -126,6 +126,8 @@ pub(crate) struct Incarnation<'a> {
     following: Option<Background<()>>,
     /// How much the member has in hand.
     in_hand: watch::Receiver<InHand>,
+    /// Merges of what was approved.
+    merges: JoinSet<()>,
     /// Answers to those who ask for what only the runner has.
     answers: JoinSet<()>,
     _heartbeat: Background<()>,
@@ -197,6 +199,7 @@ impl<'a> Incarnation<'a> {
             work: None,
             following: None,
             in_hand: seen,
+            merges: JoinSet::new(),
             answers: JoinSet::new(),
             client,
             joined,
@@ -397,6 +400,7 @@ impl<'a> Incarnation<'a> {
             }
         }
         self.keep_work().await;
+        self.finish_merges().await;
         let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, self.reporter.finish())).await;
         if let Some(mut report) = self.failure_report.take() {
             let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, background::finished(&mut report))).await;

@@ -21,6 +21,9 @@ use crate::work::{
 /// How long keeping the work may take when the runner ends.
 const LAST_SALVAGE_DEADLINE: Duration = Duration::from_secs(30);
 
+/// How long merges that are under way may take when the runner ends.
+const LAST_MERGE_DEADLINE: Duration = Duration::from_secs(120);
+
 /// How many changed files of a turn are reported.
 const CHANGED_MAX: usize = 500;
 
@@ -199,12 +202,20 @@ impl Incarnation<'_> {
         }
     }
 
+    /// Waits for the merges that are under way.
+    pub(super) async fn finish_merges(&mut self) {
+        let merging = async { while self.merges.join_next().await.is_some() {} };
+        if self.hurry.clone().bound(timeout(LAST_MERGE_DEADLINE, merging)).await.is_none_or(|ended| ended.is_err()) {
+            tracing::warn!("what was approved is not merged: the runner ends; `teamwire work merge` merges it");
+        }
+    }
+
     /// Merges what a message approves, in the background, if it says so.
     pub(super) fn merge_approved(&mut self, message: &v1::Message) {
         let Some(Body::ReviewResponse(approved)) = &message.body else { return };
         let (Some(work), true) = (&self.work, approved.approve() && approved.merge) else { return };
         let (work, approved) = (Arc::clone(work), approved.clone());
-        self.answers.spawn(async move {
+        self.merges.spawn(async move {
             let outcome = work.merge(&approved).await;
             work.reporter.merge(outcome);
         });

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::{
     Place, bundle, diff,
+    names::is_id,
     report::{salvage_of, work_of},
     salvage,
     survey::{Survey, survey},
@@ -23,7 +24,8 @@ use super::{
 /// How many bytes a page has.
 const PAGE_BYTES: u64 = 192 * 1024;
 
-/// How many texts are kept for those who read them page by page, and for how long after the last page.
+/// How many texts are kept for those who read them page by page, and for how long after the last page. Of more, those that were
+/// not read for the longest time go.
 const TEXTS_MAX: usize = 8;
 const KEPT: Duration = Duration::from_secs(120);
 
@@ -167,9 +169,10 @@ impl Answers {
         for old in texts.extract_if(.., is_old) {
             let _ = fs::remove_file(old.file);
         }
-        if texts.len() >= TEXTS_MAX {
-            let _ = fs::remove_file(file);
-            return Err(format!("{TEXTS_MAX} readers are reading this member's work. Try again in a minute."));
+        if texts.len() >= TEXTS_MAX
+            && let Some(oldest) = (0..texts.len()).min_by_key(|at| texts[*at].read)
+        {
+            let _ = fs::remove_file(texts.swap_remove(oldest).file);
         }
         texts.push(Text { version: version.clone(), file, bytes, commit, read: Instant::now() });
         drop(texts);
@@ -204,9 +207,4 @@ impl Answers {
         }
         Ok(page)
     }
-}
-
-/// Returns whether a text is the id of a commit.
-fn is_id(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -9,7 +9,12 @@ use std::{
 
 use uuid::Uuid;
 
-use super::{commits::update_refs, names::as_branch, place::Place, survey::with_objects_in};
+use super::{
+    commits::update_refs,
+    names::{as_branch, is_id},
+    place::Place,
+    survey::with_objects_in,
+};
 
 /// How many commits [`tips`] returns, and how many [`make`] uses.
 pub const TIPS_MAX: usize = 256;
@@ -161,8 +166,4 @@ fn objects_of(bundle: &File, commit: &str) -> Result<u64, String> {
         ));
     }
     Ok(begin)
-}
-
-fn is_id(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

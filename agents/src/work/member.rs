@@ -15,10 +15,14 @@ use teamwire_proto::{
 
 use super::{
     Place, as_branch, bundle, diff,
+    names::is_id,
     report::{salvage_of, work_of},
     salvage,
     survey::{self, Survey},
 };
+
+/// How many bytes the commits of a member may have that this repository lacks.
+const BUNDLE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// Why a member's work cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -101,15 +105,20 @@ impl MemberWork<'_> {
     /// Makes sure that this repository has a commit of the member's, and returns its id. `what`: a commit, or a ref of a
     /// salvage; empty means the newest commit of its branch.
     pub async fn fetch(&self, place: &Place, what: &str, work: &v1::Work) -> Result<String, WorkError> {
-        let commit = if what.is_empty() { work.head.as_str() } else { what };
-        if let Some(commit) = place.commit(commit).await? {
+        let wanted = if what.is_empty() { work.head.as_str() } else { what };
+        let is_salvage = wanted.starts_with(salvage::SALVAGE_REFS);
+        // What is no id could name anything in this repository.
+        if !is_id(wanted) && !is_salvage {
+            return Err(WorkError::Here(format!("{wanted:?} is no commit.")));
+        }
+        if let Some(commit) = place.commit(wanted).await? {
             return Ok(commit);
         }
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let file = directory.path().join("bundle");
         let mut to = File::create(&file).map_err(|error| error.to_string())?;
         let have = bundle::tips(place).await?;
-        let what = What { part: WorkPart::Bundle, commit: what.to_owned(), ..What::default() };
+        let what = What { part: WorkPart::Bundle, commit: wanted.to_owned(), ..What::default() };
         let mut request = v1::ReadWorkRequest { have, ..self.request(&what) };
         let mut commit = String::new();
         loop {
@@ -120,12 +129,18 @@ impl MemberWork<'_> {
             }
             request.offset += page.data.len() as u64;
             request.version = page.version;
+            if request.offset > BUNDLE_BYTES_MAX {
+                return Err(WorkError::Here(format!("The commits of {} have more than 1 GiB.", self.member)));
+            }
             if page.data.is_empty() || request.offset >= page.total_bytes {
                 break;
             }
         }
         drop(to);
-        match what.commit.starts_with(salvage::SALVAGE_REFS) {
+        if !is_id(&commit) || (!is_salvage && commit != wanted) {
+            return Err(WorkError::Here(format!("{} has sent another commit than {wanted}.", self.member)));
+        }
+        match is_salvage {
             true => bundle::take_as(place, &file, &what.commit, &commit).await?,
             false => bundle::take(place, &file, self.member, &commit).await?,
         };
@@ -177,6 +192,8 @@ pub struct Left {
     place: Place,
     /// The branch.
     pub branch: String,
+    /// The commit that it had when it was found.
+    head: String,
     /// The worktree that has it checked out.
     pub worktree: Option<PathBuf>,
 }
@@ -185,19 +202,20 @@ impl Left {
     /// Finds what a member has left in a repository. `None` if there is no branch of its name.
     pub async fn find(place: &Place, member: &str) -> Result<Option<Self>, String> {
         let branch = format!("teamwire/{}", as_branch(member));
-        if place.commit(&format!("refs/heads/{branch}")).await?.is_none() {
-            return Ok(None);
-        }
+        let Some(head) = place.commit(&format!("refs/heads/{branch}")).await? else { return Ok(None) };
         let worktree = place.worktree_of(&branch).await?;
-        Ok(Some(Self { place: place.clone(), branch, worktree }))
+        Ok(Some(Self { place: place.clone(), branch, head, worktree }))
     }
 
-    /// Removes the worktree and the branch, whatever is in them.
+    /// Removes the worktree and the branch, whatever is in them. Fails if the branch has moved since it was found.
     pub async fn remove(&self) -> Result<(), String> {
         if let Some(worktree) = &self.worktree {
             self.place.run(&["worktree", "remove", "--force", "--force", &worktree.display().to_string()]).await?;
         }
-        self.place.run(&["update-ref", "--no-deref", "-d", &format!("refs/heads/{}", self.branch)]).await.map(drop)
+        self.place
+            .run(&["update-ref", "--no-deref", "-d", &format!("refs/heads/{}", self.branch), &self.head])
+            .await
+            .map(drop)
     }
 
     async fn summary(&self, against: &str) -> Result<v1::Work, String> {

@@ -184,18 +184,30 @@ async fn try_merge(
     let Some(directory) = checkout else {
         return Ok(update(place, &place.root, reference, old, &new).await?.then(|| merged(&new, false, false)));
     };
+    // Much may have changed while the check ran.
+    require_clean(place, &directory, &changes(place, &old_tree, &tree).await?).await?;
     if place.commit(reference).await?.as_deref() != Some(old) {
         return Ok(None);
     }
-    move_files(place, &directory, old, &new)
+    let done = merged(&new, false, true);
+    let (place, reference, old) = (place.clone(), reference.to_owned(), old.to_owned());
+    // Whatever happens to the caller, the files and the branch change together.
+    let bringing = tokio::spawn(async move { bring_along(&place, &directory, &reference, &old, &new).await });
+    let brought = bringing.await.map_err(|error| error.to_string())??;
+    Ok(brought.then_some(done))
+}
+
+/// Changes the files of a checkout and its branch. Returns `false`, with the files as before, if the branch has moved.
+async fn bring_along(place: &Place, directory: &Path, reference: &str, old: &str, new: &str) -> Result<bool, Unmerged> {
+    move_files(place, directory, old, new)
         .await
-        .map_err(|why| Unmerged::Checkout { directory: directory.clone(), why })?;
-    match update(place, &directory, reference, old, &new).await {
-        Ok(true) => Ok(Some(merged(&new, false, true))),
+        .map_err(|why| Unmerged::Checkout { directory: directory.to_owned(), why })?;
+    match update(place, directory, reference, old, new).await {
+        Ok(true) => Ok(true),
         lost => {
-            move_files(place, &directory, &new, old).await?;
+            move_files(place, directory, new, old).await?;
             lost?;
-            Ok(None)
+            Ok(false)
         }
     }
 }

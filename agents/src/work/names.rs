@@ -30,3 +30,8 @@ pub fn as_branch(member: &str) -> String {
 pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
     name.as_ref().to_string_lossy().escape_debug().to_string()
 }
+
+/// Returns whether a text is the id of an object.
+pub(super) fn is_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

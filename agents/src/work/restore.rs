@@ -83,8 +83,11 @@ async fn fill(
     let listed = new.feed(&["ls-tree", "-r", "-z", "--full-tree", &salvage.tree], b"").await?;
     let parse = |entry: &[u8]| {
         let tab = entry.iter().position(|byte| *byte == b'\t')?;
-        let id = str::from_utf8(&entry[..tab]).ok()?.split(' ').nth(2)?.to_owned();
-        Some((OsStr::from_bytes(&entry[tab + 1..]).to_owned(), id))
+        let mut facts = str::from_utf8(&entry[..tab]).ok()?.split(' ');
+        // Writing to a symbolic link would write elsewhere.
+        let is_file = facts.next()?.starts_with("100");
+        let id = facts.nth(1)?.to_owned();
+        is_file.then(|| (OsStr::from_bytes(&entry[tab + 1..]).to_owned(), id))
     };
     let ids: BTreeMap<OsString, String> = entries(&listed).filter_map(parse).collect();
     for path in &record.exact {

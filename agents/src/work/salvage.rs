@@ -19,7 +19,7 @@ use super::{
     commits::{Identity, commit_tree, update_refs},
     exact::{self, Exact},
     lost::lost_commits,
-    names::as_branch,
+    names::{as_branch, is_id},
     place::Place,
     state::Camera,
     trees::{changes, empty_tree},
@@ -250,9 +250,10 @@ impl Record {
         let lines = message.trim_end().rsplit("\n\n").next()?.lines();
         for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
             match name {
-                "Head" if value != "none" => parent = Some(value.to_owned()),
-                "Taken" => value.clone_into(&mut record.taken),
-                "Staged" => record.staged = Some(value.to_owned()),
+                // It may come from another machine, and git takes what it says for more than an id.
+                "Head" if is_id(value) => parent = Some(value.to_owned()),
+                "Taken" if is_id(value) => value.clone_into(&mut record.taken),
+                "Staged" if is_id(value) => record.staged = Some(value.to_owned()),
                 "Left out" => left_out.push(value.to_owned()),
                 "Exact" => record.exact.extend(bytes_of(value).map(OsString::from_vec)),
                 _ => {}

@@ -29,8 +29,8 @@ const TOLD_MS: u64 = 60 * 60 * 1_000;
 const PATHS_MAX: usize = 500;
 const PATH_CHARS_MAX: usize = 1_000;
 
-/// How many files of a member are remembered.
-const OWN_FILES_MAX: usize = 2_000;
+/// How many files of a member are remembered: the latest.
+const OWN_FILES_MAX: usize = 1_000;
 
 /// How many members are remembered for a file.
 const CHANGES_MAX: usize = 16;
@@ -38,8 +38,9 @@ const CHANGES_MAX: usize = 16;
 /// About how many files two members get notices in that time.
 const TOLD_MAX: usize = 500;
 
-/// How many paths a notice names. It counts further ones.
+/// How many paths a notice names, and how many characters of each. It counts further ones.
 const NAMED_MAX: usize = 10;
+const NAMED_CHARS_MAX: usize = 200;
 
 /// Takes in what a member has changed. `work`: its work at the end of a turn.
 pub fn report(
@@ -64,8 +65,12 @@ pub fn report(
     if merged.is_empty() && paths.is_empty() {
         return Ok(());
     }
-    let mut parts = Parts::load(tx, merged.iter().chain(paths.keys()))?;
-    for file in &merged {
+    let is_left = |file: &&String| !merged.contains(*file) && !paths.contains_key(*file);
+    let mut files: Vec<String> = own.files.iter().filter(is_left).cloned().collect();
+    files.extend(paths.keys().cloned());
+    let oldest: Vec<String> = files.drain(..files.len().saturating_sub(OWN_FILES_MAX)).collect();
+    let mut parts = Parts::load(tx, merged.iter().chain(&oldest).chain(paths.keys()))?;
+    for file in merged.iter().chain(&oldest) {
         parts.remove(file, name);
     }
     let mut shared: BTreeMap<Name, Vec<String>> = BTreeMap::new();
@@ -75,10 +80,6 @@ pub fn report(
         }
     }
     parts.save(tx);
-    let mut files: Vec<String> = own.files.iter().filter(|file| !merged.contains(*file)).cloned().collect();
-    files.retain(|file| !paths.contains_key(file));
-    files.extend(paths.into_keys());
-    files.drain(..files.len().saturating_sub(OWN_FILES_MAX));
     if files != own.files {
         tx.put(name.folded(), &OwnChangesRecord { files });
     }
@@ -234,7 +235,9 @@ fn task_of(tx: &mut Tx<'_>, name: &Name) -> Result<String, RuleError> {
 
 /// Lists paths, each on one line.
 fn enumerate(paths: &[&str]) -> String {
-    let shown: Vec<String> = paths.iter().take(NAMED_MAX).map(|path| path.escape_debug().to_string()).collect();
+    // In quotes, because a member chooses them.
+    let quoted = |path: &&str| format!("{:?}", path.chars().take(NAMED_CHARS_MAX).collect::<String>());
+    let shown: Vec<String> = paths.iter().take(NAMED_MAX).map(quoted).collect();
     match paths.len().saturating_sub(NAMED_MAX) {
         0 => shown.join(", "),
         more => format!("{} and {more} more files", shown.join(", ")),

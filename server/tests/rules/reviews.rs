@@ -9,11 +9,16 @@ use teamwire_proto::{
 
 use crate::{board::*, calls::RuleCalls as _, team::*};
 
+/// Returns the id of a commit.
+fn commit_id(short: &str) -> String {
+    short.repeat(20)
+}
+
 fn work(head: &str) -> v1::Work {
     v1::Work {
         repository: "example.com/shop".to_owned(),
         branch: "teamwire/ann".to_owned(),
-        head: head.to_owned(),
+        head: commit_id(head),
         ahead: 1,
         ..Default::default()
     }
@@ -39,7 +44,7 @@ fn decide(request_id: &str, approve: bool, commit: &str) -> v1::SendRequest {
         request_id: request_id.to_owned(),
         approve: Some(approve),
         reason: "seen".to_owned(),
-        commit: commit.to_owned(),
+        commit: commit_id(commit),
         ..Default::default()
     };
     v1::SendRequest { body: Some(send_request::Body::ReviewResponse(body)), ..Default::default() }
@@ -59,7 +64,7 @@ async fn a_task_with_a_reviewer_is_completed_by_its_approval_and_not_before() {
     t.add(after(&[1])).await;
     let token = t.claim(&ann, 1).await;
     let submitted = submit(&t, &ann, 1, &token, "c1").await;
-    assert_eq!((submitted.status(), submitted.commit.as_str()), (TaskStatus::InReview, "c1"));
+    assert_eq!((submitted.status(), submitted.commit), (TaskStatus::InReview, commit_id("c1")));
     assert_eq!(t.task(2).await.waiting_for, [1], "what waits for it still waits");
     assert_eq!(t.next(&ann).await, None, "no other task while its branch must not change");
     let again = submit(&t, &ann, 1, &token, "c1").await;
@@ -70,7 +75,10 @@ async fn a_task_with_a_reviewer_is_completed_by_its_approval_and_not_before() {
         (submitted.review_request_id.as_str(), "ann")
     );
     let Some(Body::ReviewRequest(body)) = asked.body else { panic!("no review request") };
-    assert_eq!((body.task_id, body.work.unwrap().head.as_str(), body.merge_on_approval), (1, "c1", true));
+    assert_eq!(
+        (body.task_id, body.work.unwrap().head.as_str(), body.merge_on_approval),
+        (1, commit_id("c1").as_str(), true)
+    );
     assert!(t.request(&asked.request_id).await.expires_at.is_none());
 
     let id = &submitted.review_request_id;
@@ -91,14 +99,20 @@ async fn a_task_with_a_reviewer_is_completed_by_its_approval_and_not_before() {
     let other = t
         .refused(t.try_send(&bob, decide(id, true, "c0")), Reason::ReviewVoid.code(), Reason::ReviewVoid, "commit")
         .await;
-    assert_eq!(other.metadata["commit"], "c1");
+    assert_eq!(other.metadata["commit"], commit_id("c1"));
     t.send(&bob, decide(id, true, "c1")).await;
     let done = t.task(1).await;
-    assert_eq!((done.status(), done.commit.as_str(), done.result.as_str()), (TaskStatus::Completed, "c1", "done"));
+    assert_eq!(
+        (done.status(), done.commit.as_str(), done.result.as_str()),
+        (TaskStatus::Completed, commit_id("c1").as_str(), "done")
+    );
     assert!(t.task(2).await.waiting_for.is_empty());
     let told = t.inbox(&ann).await.pop().unwrap().body;
     let Some(Body::ReviewResponse(body)) = told else { panic!("{told:?}") };
-    assert_eq!((body.approve, body.task_id, body.commit.as_str(), body.merge), (Some(true), 1, "c1", true));
+    assert_eq!(
+        (body.approve, body.task_id, body.commit.as_str(), body.merge),
+        (Some(true), 1, commit_id("c1").as_str(), true)
+    );
     t.refused(
         t.try_send(&t.lead, decide(id, false, "")),
         Reason::AlreadyDecided.code(),
@@ -158,7 +172,7 @@ async fn a_newer_commit_voids_the_review_and_nothing_else_does() {
     let third = submit(&t, &ann, 1, &token, "c3").await.review_request_id;
     assert_eq!(t.request(&second).await.cancel_cause(), CancelCause::NewerCommit);
     t.send(&bob, decide(&third, true, "")).await;
-    assert_eq!(t.task(1).await.commit, "c3");
+    assert_eq!(t.task(1).await.commit, commit_id("c3"));
 }
 
 #[tokio::test]

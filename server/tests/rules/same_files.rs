@@ -35,7 +35,7 @@ async fn both_and_the_lead_learn_it_once_with_who_and_which_task() {
     assert!(matches!(&to_ann[..], [(about, text)] if about == "bob" && text.contains("src/lib.rs")), "{to_ann:?}");
     assert!(matches!(&to_bob[..], [(about, text)] if about == "ann" && text.contains("ann (task 1: ")), "{to_bob:?}");
     assert!(matches!(&to_lead[..], [(about, _)] if about == "bob, ann"), "{to_lead:?}");
-    assert!(!to_bob[0].1.contains(" b.rs"), "{to_bob:?}");
+    assert!(!to_bob[0].1.contains("\"b.rs"), "{to_bob:?}");
 }
 
 #[tokio::test]
@@ -68,5 +68,5 @@ async fn many_files_are_one_notice() {
     change(&t, &ann, SHOP, &files).await;
     change(&t, &bob, SHOP, &files).await;
     let told = told(&t, &bob).await;
-    assert!(matches!(&told[..], [(_, text)] if text.contains("f009.rs and 290 more files")), "{told:?}");
+    assert!(matches!(&told[..], [(_, text)] if text.contains("\"f009.rs\" and 290 more files")), "{told:?}");
 }

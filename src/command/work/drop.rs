@@ -2,7 +2,7 @@
 
 use clap::Args;
 use teamwire_agents::work::{Left, Place, salvage};
-use teamwire_proto::v1::MemberState;
+use teamwire_proto::{Reason, v1::MemberState};
 
 use super::needed_here;
 use crate::{
@@ -37,10 +37,14 @@ impl Drop {
         let member = &self.member;
         let place = needed_here(&format!("that the worktree of {member} belongs to")).await?;
         // Without a team, such as after `teamwire down`, none of its processes run.
-        if let Ok(caller) = context.caller(Who::Current)
-            && let Ok(Some(known)) = caller.find_member(member).await
-            && known.state() != MemberState::Exited
-        {
+        let known = match context.caller(Who::Current) {
+            Ok(caller) => match caller.find_member(member).await {
+                Err(Failure::Call(error)) if error.reason() == Some(Reason::TeamNotFound) => None,
+                known => known?,
+            },
+            Err(_) => None,
+        };
+        if known.is_some_and(|known| known.state() != MemberState::Exited) {
             return Err(Failure::with_code(
                 REFUSED,
                 format!("{member} still works in its worktree. End it first: `teamwire shutdown {member} --wait`."),

@@ -124,7 +124,7 @@ impl Restore {
         }
         let rows = kept.iter().take(LISTED_MAX).map(|kept| {
             let name = kept.r#ref.strip_prefix(REFS).unwrap_or(&kept.r#ref);
-            vec![name.to_owned(), show::time(kept.at.as_ref()), show::one_line(&kept.note)]
+            vec![show::one_line(name), show::time(kept.at.as_ref()), show::one_line(&kept.note)]
         });
         show::table(&["ref", "kept", "note"], rows.collect());
         if kept.len() > LISTED_MAX {

@@ -30,6 +30,9 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
+/// Of how many overlaps with other tasks a claim warns.
+const WARNINGS_MAX: usize = 5;
+
 /// How long a result may be that needs no room in a full team.
 const RESULT_BYTES_IN_FULL_TEAM: usize = 1_024;
 
@@ -59,7 +62,7 @@ pub fn claim(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ClaimTaskRe
         return Err(claimed(&task).into());
     }
     refuse_blocked(&change, &task)?;
-    refuse_excluded(tx, &change, &task)?;
+    refuse_excluded(tx, &change, &task, &name)?;
     take(tx, &team, &name, change, task, &call)
 }
 
@@ -178,10 +181,11 @@ fn take(
 }
 
 /// Refuses a task whose paths a claim of another member excludes.
-fn refuse_excluded(tx: &mut Tx<'_>, change: &Change, task: &TaskRecord) -> Result<(), RuleError> {
+fn refuse_excluded(tx: &mut Tx<'_>, change: &Change, task: &TaskRecord, name: &Name) -> Result<(), RuleError> {
     let paths = paths::read(tx, &change.board)?;
-    let overlaps = paths::overlaps_of(&paths, &change.board, task.id);
-    let Some(overlap) = overlaps.into_iter().find(|overlap| overlap.is_exclusive) else { return Ok(()) };
+    let Some(overlap) = paths::excluded_by(&paths, &change.board, task.id, name, &mut paths::patience()) else {
+        return Ok(());
+    };
     let (Overlap { task: other, owner, .. }, (mine, theirs)) = (&overlap, &overlap.patterns);
     let text = format!(
         "Task {} would change {mine}, and task {other} of {owner}, in progress, changes {theirs}: one of them is exclusive. Take \
@@ -202,7 +206,9 @@ fn warnings(
 ) -> Result<Vec<String>, RuleError> {
     let mut warnings = Vec::new();
     let paths = paths::read(tx, &change.board)?;
-    for Overlap { task, owner, patterns: (mine, theirs), .. } in paths::overlaps_of(&paths, &change.board, id) {
+    let mut patience = paths::patience();
+    let overlaps = paths::overlaps_of(&paths, &change.board, id, &mut patience);
+    for Overlap { task, owner, patterns: (mine, theirs) } in overlaps.take(WARNINGS_MAX) {
         warnings.push(match owner == *name {
             true => format!("Your task {task} changes {theirs}, and this one {mine}."),
             false => format!(
@@ -226,14 +232,15 @@ pub fn complete(
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     let actor = caller.actor()?;
     check_size(&request.result, "result", &tx.ctx.limits)?;
-    if request.result.len() <= RESULT_BYTES_IN_FULL_TEAM {
-        tx.needs_no_room();
-    }
     if let Principal::Member { name, .. } = &caller {
         check_plan(&team, name)?;
     }
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
     let mut task = find(tx, &change.board, request.task_id)?;
+    // A review writes more than a result.
+    if request.result.len() <= RESULT_BYTES_IN_FULL_TEAM && task.reviewer.is_none() {
+        tx.needs_no_room();
+    }
     let token = ClaimToken::presented(request.claim_token.as_str());
     if is_repeated(&task, Status::Completed, token.as_ref())
         || is_repeated_by_ruler(&caller, &task, request)

@@ -104,6 +104,9 @@ pub fn create(
     };
     task.paths.add(&request.paths, "paths")?;
     review::check(&task)?;
+    if request.merge_on_approval {
+        caller.lead_only("let approved work be merged by itself")?;
+    }
     block(tx, &mut change, &mut task, &request.blocked_by, "blocked_by")?;
     change.place_pending(&task);
     change.write(tx, &mut task)?;
@@ -222,7 +225,10 @@ fn change_review(
         Some(text) => Reviewer::resolve(team, text)?,
         None => task.reviewer.clone(),
     };
-    let is_creator = matches!(caller, Principal::Member { name, .. } if task.created_by.as_ref() == Some(name));
+    if request.merge_on_approval == Some(true) {
+        caller.lead_only("let approved work be merged by itself")?;
+    }
+    let is_creator = matches!(caller, Principal::Member { name, .. } if task.created_by.as_ref() == Some(name) && !task.is_owned_by(name));
     let weakens = task.reviewer.is_some() && (reviewer != task.reviewer || request.merge_on_approval.is_some());
     if !is_lead_or_operator(caller) && (task.is_held() || (weakens && !is_creator)) {
         let text = format!("Only the lead and the operator change the review of task {} now. Ask the lead.", task.id);

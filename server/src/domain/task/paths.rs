@@ -3,7 +3,7 @@
 use teamwire_proto::{Reason, Refusal, name::Name};
 
 use super::{
-    board::BoardRecord,
+    board::{BoardRecord, each},
     terms::{PathsRecord, TaskPaths},
 };
 use crate::domain::tx::{RuleError, Tx};
@@ -11,6 +11,12 @@ use crate::domain::tx::{RuleError, Tx};
 /// How many patterns a task has, and how many characters one has.
 const PATTERNS_MAX: usize = 32;
 const PATTERN_CHARS_MAX: usize = 200;
+
+/// How many segments a pattern has.
+const SEGMENTS_MAX: usize = 32;
+
+/// How many pairs of patterns a call compares.
+const COMPARISONS_MAX: usize = 20_000;
 
 /// How many tasks a claim of the next one looks at.
 const CANDIDATES_MAX: usize = 256;
@@ -53,6 +59,7 @@ fn checked(pattern: &str) -> Option<String> {
     let is_sound = |segment: &str| !segment.is_empty() && segment != "." && segment != "..";
     let sound = pattern.chars().count() <= PATTERN_CHARS_MAX
         && !pattern.chars().any(char::is_control)
+        && pattern.split('/').count() <= SEGMENTS_MAX
         && pattern.split('/').all(is_sound);
     sound.then(|| pattern.to_owned())
 }
@@ -141,32 +148,52 @@ pub(super) struct Overlap {
     pub(super) owner: Name,
     /// The two patterns that overlap: of the task to claim, and of the one in progress.
     pub(super) patterns: (String, String),
-    /// Whether one of the two tasks excludes the other.
-    pub(super) is_exclusive: bool,
 }
 
-/// Finds the tasks in progress whose paths overlap with those of a task.
-pub(super) fn overlaps_of(record: &PathsRecord, board: &BoardRecord, id: u64) -> Vec<Overlap> {
-    let Some(mine) = record.tasks.get(&id) else { return Vec::new() };
-    let claimed =
-        board.claimed.iter().flat_map(|(owner, ids)| super::board::each(ids).into_iter().map(move |id| (owner, id)));
-    let overlap = |(owner, task): (&Name, u64)| {
-        let theirs = record.tasks.get(&task).filter(|_| task != id)?;
+/// Returns how many patterns a call compares at most. What is left then counts as no overlap.
+pub(super) fn patience() -> usize {
+    COMPARISONS_MAX
+}
+
+/// Finds the tasks in progress whose paths overlap with those of a task. `patience`: how many patterns to compare.
+pub(super) fn overlaps_of<'r>(
+    record: &'r PathsRecord,
+    board: &'r BoardRecord,
+    id: u64,
+    patience: &'r mut usize,
+) -> impl Iterator<Item = Overlap> + 'r {
+    let mine = record.tasks.get(&id);
+    let claimed = board.claimed.iter().flat_map(|(owner, ids)| each(ids).into_iter().map(move |id| (owner, id)));
+    claimed.filter_map(move |(owner, task)| {
+        let (mine, theirs) = (mine?, record.tasks.get(&task).filter(|_| task != id)?);
+        *patience = patience.checked_sub(mine.patterns.len() * theirs.patterns.len())?;
         let (one, other) = mine.overlap(theirs)?;
-        Some(Overlap {
-            task,
-            owner: owner.clone(),
-            patterns: (one.to_owned(), other.to_owned()),
-            is_exclusive: mine.exclusive || theirs.exclusive,
-        })
-    };
-    claimed.filter_map(overlap).collect()
+        Some(Overlap { task, owner: owner.clone(), patterns: (one.to_owned(), other.to_owned()) })
+    })
+}
+
+/// Returns a claim of another member that excludes a task, if there is one.
+pub(super) fn excluded_by(
+    record: &PathsRecord,
+    board: &BoardRecord,
+    id: u64,
+    name: &Name,
+    patience: &mut usize,
+) -> Option<Overlap> {
+    let is_exclusive = |id: &u64| record.tasks.get(id).is_some_and(|paths| paths.exclusive);
+    let mine = is_exclusive(&id);
+    overlaps_of(record, board, id, patience)
+        .find(|overlap| overlap.owner != *name && (mine || is_exclusive(&overlap.task)))
 }
 
 /// Returns the next task for a member that no claim of another member excludes.
 pub(super) fn next_for(record: &PathsRecord, board: &BoardRecord, name: &Name) -> Option<u64> {
-    let is_excluded = |id: u64| overlaps_of(record, board, id).iter().any(|overlap| overlap.is_exclusive);
-    board.candidates_for(name).take(CANDIDATES_MAX).find(|id| !is_excluded(*id))
+    let mut candidates = board.candidates_for(name);
+    if !record.tasks.values().any(|paths| paths.exclusive) {
+        return candidates.next();
+    }
+    let mut patience = patience();
+    candidates.take(CANDIDATES_MAX).find(|id| excluded_by(record, board, *id, name, &mut patience).is_none())
 }
 
 #[cfg(test)]

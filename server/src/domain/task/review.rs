@@ -31,6 +31,10 @@ const BRANCH_CHARS_MAX: usize = 500;
 const DETAIL_CHARS_MAX: usize = 4_000;
 const SHORT_CHARS: usize = 10;
 
+/// How many paths that conflict a review has, and how many characters of each.
+const CONFLICTS_MAX: usize = 20;
+const CONFLICT_CHARS_MAX: usize = 200;
+
 impl Reviewer {
     /// Returns the reviewer that a request names. `None` if it names none.
     pub(super) fn resolve(team: &TeamRecord, text: &str) -> Result<Option<Self>, Refusal> {
@@ -75,7 +79,13 @@ pub(super) fn submit(
     if let Some(earlier) = task.review.take() {
         request::review::void(tx, &mut team, &earlier.request_id, CancelCause::NewerCommit)?;
     }
-    let work = request.work.as_ref().map(|work| v1::Work { paths: Vec::new(), ..work::kept(work) });
+    let pending = team.member(owner).map_or(0, |member| member.pending_reviews.len());
+    let max = tx.ctx.limits.pending_permissions_max;
+    if pending >= max {
+        let text = format!("You have {pending} tasks in review, and the limit is {max}. Wait until one is answered.");
+        return Err(Refusal::new(Reason::QuotaExceeded, text).into());
+    }
+    let work = request.work.as_ref().map(reviewed).transpose()?;
     task.commit = request::review::commit_of(work.as_ref()).to_owned();
     let asked = v1::ReviewRequest {
         task_id: task.id,
@@ -93,6 +103,21 @@ pub(super) fn submit(
     task.result.clone_from(&request.result);
     change.board.place(task.id, Place::InReview);
     Ok(())
+}
+
+/// Returns work as a review keeps it: of one commit, without the paths, which can be read, and with a few that conflict.
+fn reviewed(work: &v1::Work) -> Result<v1::Work, Refusal> {
+    let head = work.head.as_str();
+    let is_id = matches!(head.len(), 40 | 64) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_id && !head.is_empty() {
+        let text =
+            "work.head takes the id of a commit: 40 or 64 hexadecimal digits. A name could mean another commit later.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("work"));
+    }
+    let kept = work::kept(work);
+    let cut = |path: &String| path.chars().take(CONFLICT_CHARS_MAX).collect();
+    let conflicts = kept.conflicts.iter().take(CONFLICTS_MAX).map(cut).collect();
+    Ok(v1::Work { paths: Vec::new(), conflicts, ..kept })
 }
 
 /// Answers a review. An approval completes the task, a rejection returns it.
@@ -218,7 +243,9 @@ pub fn note_merge(
     outcome: &v1::MergeOutcome,
 ) -> Result<(), RuleError> {
     let Some(task) = tx.read::<TaskRecord>(&record_id(outcome.task_id))? else { return Ok(()) };
-    if !task.is_owned_by(name) {
+    // Only what was approved, and by the runner that was to merge it.
+    let is_approved = task.status == Status::Completed && task.merge_on_approval && !task.commit.is_empty();
+    if !task.is_owned_by(name) || !is_approved || task.commit != outcome.commit {
         return Ok(());
     }
     let cut = |text: &str, max: usize| text.chars().take(max).collect::<String>();
@@ -228,7 +255,10 @@ pub fn note_merge(
         (false, _) => format!("The approved work of {name} on task {id} is merged into {into}, at {commit}."),
         (true, []) => {
             let why = cut(&outcome.detail, DETAIL_CHARS_MAX);
-            format!("The approved work of {name} on task {id} is not merged into {into}. {}", why.trim())
+            format!(
+                "The approved work of {name} on task {id} is not merged into {into}. Its runner says:\n{}",
+                why.trim()
+            )
         }
         (true, paths) => format!(
             "The approved work of {name} on task {id} conflicts with {into} in {}. {name}, merge {into} into your branch, resolve \
