@@ -104,8 +104,13 @@ impl Tracker {
             salvage::prune(place, &self.member).await?;
         }
         let survey = survey(place, None, &index).await?;
-        let before = self.tree.lock().await.replace(survey.tree.clone());
-        // In a directory that members share, git cannot tell who has changed what.
+        // In a directory that members share, git cannot tell who has changed what. In the middle of a merge, the files of the
+        // base branch look like changes: the look after it compares with the tree before it.
+        let is_settled = place.head().await? == survey.head && !place.is_merging();
+        let before = match is_settled {
+            true => self.tree.lock().await.replace(survey.tree.clone()),
+            false => None,
+        };
         if let Some(before) = before.filter(|before| *before != survey.tree && place.is_linked()) {
             let mut touched = touched(place, &before, &survey.tree).await?;
             // What came from the base branch is someone else's.

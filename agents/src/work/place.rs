@@ -80,6 +80,11 @@ impl Place {
         self.git_directory != self.common_directory
     }
 
+    /// Returns whether a merge is not finished here.
+    pub(crate) fn is_merging(&self) -> bool {
+        self.git_directory.join("MERGE_HEAD").exists()
+    }
+
     /// Returns the working tree that has a branch checked out. `None` if none has.
     pub async fn worktree_of(&self, branch: &str) -> Result<Option<PathBuf>, String> {
         let listed = match self.run(&["worktree", "list", "--porcelain", "-z"]).await {

@@ -215,7 +215,12 @@ fn tell(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, other: &Name, paths: Ve
         "{mine}{my_task} and {theirs}{their_task} have both changed {files}, and neither's changes are merged. `teamwire work \
          {mine} --against {theirs}` says whether they conflict."
     );
-    notify(tx, team, lead, &format!("{mine}, {theirs}"), text)
+    // The same order each time: a notice replaces one about the same pair that the lead has not read.
+    let about = match mine.folded() < theirs.folded() {
+        true => format!("{mine}, {theirs}"),
+        false => format!("{theirs}, {mine}"),
+    };
+    notify(tx, team, lead, &about, text)
 }
 
 fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &Name, about: &str, text: String) -> Result<(), RuleError> {

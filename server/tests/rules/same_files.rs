@@ -34,7 +34,7 @@ async fn both_and_the_lead_learn_it_once_with_who_and_which_task() {
     let (to_ann, to_bob, to_lead) = (told(&t, &ann).await, told(&t, &bob).await, told(&t, &t.lead).await);
     assert!(matches!(&to_ann[..], [(about, text)] if about == "bob" && text.contains("src/lib.rs")), "{to_ann:?}");
     assert!(matches!(&to_bob[..], [(about, text)] if about == "ann" && text.contains("ann (task 1: ")), "{to_bob:?}");
-    assert!(matches!(&to_lead[..], [(about, _)] if about == "bob, ann"), "{to_lead:?}");
+    assert!(matches!(&to_lead[..], [(about, _)] if about == "ann, bob"), "{to_lead:?}");
     assert!(!to_bob[0].1.contains("\"b.rs"), "{to_bob:?}");
 }
 
