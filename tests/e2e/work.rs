@@ -442,7 +442,7 @@ fn what_the_person_commits_or_edits_during_a_check_is_kept() {
     app.write("README", "half a thought\n");
     let main = app.id("main");
     fs::write(&gate, "").unwrap();
-    merging.output().exits(1).complains_of("Commit or move away what is there, and merge again.");
+    merging.output().exits(1).complains_of("Commit or stash them, and merge again.");
     assert_eq!((app.read("README"), app.id("main")), ("half a thought\n".to_owned(), main));
     app.git(&["checkout", "--quiet", "README"]);
 
@@ -617,13 +617,13 @@ fn two_members_that_change_one_file_learn_it_once_and_so_does_the_lead() {
     let to_lead = || texts(shop.notices("same_files"));
     let of = |file: &str, told: Vec<String>| told.iter().any(|text| text.contains(file)).then_some(told);
     let [to_ann, to_bob] = ["ann", "bob"].map(|member| eventually("a notice", || of("README", to_member(member))));
-    assert!(to_ann[0].starts_with("You and bob have both changed README, and neither"), "{to_ann:?}");
+    assert!(to_ann[0].starts_with("You and bob have both changed \"README\", and neither"), "{to_ann:?}");
     assert!(
-        to_bob[0].starts_with("You and ann (task 1: Open the shop) have both changed README, and neither"),
+        to_bob[0].starts_with("You and ann (task 1: Open the shop) have both changed \"README\", and neither"),
         "{to_bob:?}"
     );
     let told = eventually("a notice", || of("README", to_lead()));
-    let pair = told[0].split(" have both changed README, and neither").next().unwrap();
+    let pair = told[0].split(" have both changed \"README\", and neither").next().unwrap();
     assert!(["ann (task 1: Open the shop) and bob", "bob and ann (task 1: Open the shop)"].contains(&pair), "{told:?}");
     assert_eq!((to_ann.len(), to_bob.len(), told.len()), (1, 1, 1));
 
@@ -633,10 +633,11 @@ fn two_members_that_change_one_file_learn_it_once_and_so_does_the_lead() {
     shop.does("bob", "echo bob again > README; echo bob > last.txt");
     shop.does("ann", "echo ann > last.txt");
     for member in ["ann", "bob"] {
-        let told = eventually("the last notice", || of("have both changed README, last.txt, and", to_member(member)));
+        let told =
+            eventually("the last notice", || of("have both changed \"README\", \"last.txt\", and", to_member(member)));
         assert_eq!(told.len(), 2, "{told:?}");
     }
-    let told = eventually("the last notice", || of("have both changed README, last.txt, and", to_lead()));
+    let told = eventually("the last notice", || of("have both changed \"README\", \"last.txt\", and", to_lead()));
     assert_eq!(told.len(), 1, "it replaces the one that the lead has not acknowledged: {told:?}");
     shop.machine.run(&["down", "--force"]).succeeds();
 }

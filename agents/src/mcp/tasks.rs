@@ -43,7 +43,7 @@ struct TaskCreate {
     /// Who reviews the result before the task counts as completed: a teammate, or team-lead. Default: no one.
     #[serde(default)]
     reviewer: String,
-    /// Merge the approved commit. Needs a reviewer.
+    /// Merge the approved commit. Needs a reviewer. Only the lead may set it.
     #[serde(default, alias = "merge_on_approval")]
     merge_on_approval: bool,
     #[serde(default)]

@@ -255,3 +255,45 @@ async fn a_reviewer_reads_the_work_that_it_was_asked_about_and_no_salvage() {
     t.send(&bob, decide(&asked, true, "")).await;
     assert_eq!(ask(v1::WorkPart::Diff).await, Reason::LeadOnly);
 }
+
+#[tokio::test]
+async fn a_review_is_of_the_id_of_a_commit_and_a_member_waits_for_a_few() {
+    let (t, [ann]) = Team::of(["ann"]).await;
+    t.add(reviewed_by("team-lead")).await;
+    let token = t.claim(&ann, 1).await;
+    let branch = v1::CompleteTaskRequest {
+        team: named(&ann),
+        task_id: 1,
+        claim_token: token.clone(),
+        work: Some(v1::Work { head: "teamwire/ann".to_owned(), ..work("c1") }),
+        ..Default::default()
+    };
+    let call = t.coordinator.complete_task(&ann.who, &branch);
+    t.refused(call, Reason::InvalidField.code(), Reason::InvalidField, "work").await;
+    submit(&t, &ann, 1, &token, "c1").await;
+    for id in 2..=16 {
+        t.add(reviewed_by("team-lead")).await;
+        let token = t.claim(&ann, id).await;
+        submit(&t, &ann, id, &token, "c1").await;
+    }
+    t.add(reviewed_by("team-lead")).await;
+    let further =
+        v1::CompleteTaskRequest { task_id: 17, claim_token: t.claim(&ann, 17).await, work: Some(work("c1")), ..branch };
+    let call = t.coordinator.complete_task(&ann.who, &further);
+    t.refused(call, Reason::QuotaExceeded.code(), Reason::QuotaExceeded, "").await;
+}
+
+#[tokio::test]
+async fn only_the_lead_has_work_merged_on_approval() {
+    let (t, [ann, _bob]) = Team::of(["ann", "bob"]).await;
+    let merged = v1::CreateTaskRequest { merge_on_approval: true, ..reviewed_by("bob") };
+    t.refused(t.try_add(&ann, merged), Reason::LeadOnly.code(), Reason::LeadOnly, "merge_on_approval").await;
+    t.try_add(&ann, reviewed_by("bob")).await.unwrap();
+    let merged = v1::UpdateTaskRequest { merge_on_approval: Some(true), ..change(1) };
+    t.refused(t.try_update(&ann, merged.clone()), Reason::LeadOnly.code(), Reason::LeadOnly, "merge_on_approval").await;
+    assert!(t.update(merged).await.merge_on_approval);
+    // Its creator may no longer choose who approves once it would profit.
+    t.claim(&ann, 1).await;
+    let easy = v1::UpdateTaskRequest { reviewer: Some("team-lead".to_owned()), ..change(1) };
+    t.refused(t.try_update(&ann, easy), Reason::LeadOnly.code(), Reason::LeadOnly, "reviewer").await;
+}

@@ -394,7 +394,7 @@ type CreateTaskRequest struct {
 	Metadata map[string]string `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. The files that the task will change, as patterns of paths relative to the root of the repository: `*` and `?` stand for
 	// characters of one segment, `**` for any segments, and a `/` at the end for everything in the directory. Up to 32, each of up to 200
-	// characters. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
+	// characters and 32 segments. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
 	Paths []string `protobuf:"bytes,9,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Optional. If true, overlapping with a task in progress refuses a claim instead, of either task, until that task is completed, in
 	// review or released.
@@ -404,6 +404,7 @@ type CreateTaskRequest struct {
 	// review by the lead. Empty means no review.
 	Reviewer string `protobuf:"bytes,11,opt,name=reviewer,proto3" json:"reviewer,omitempty"`
 	// Optional. If true, the owner's runner merges the approved commit into the branch that the worktree began from. Needs `reviewer`.
+	// Only the lead and the operator may set it.
 	MergeOnApproval bool `protobuf:"varint,12,opt,name=merge_on_approval,json=mergeOnApproval,proto3" json:"merge_on_approval,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -53,8 +53,8 @@ type TaskServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
 	// INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
-	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-	// blocked_by, or the share of the team's quota that tasks may use).
+	// AGENT_EXITED (owner). PERMISSION_DENIED: LEAD_ONLY (merge_on_approval). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks, blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*CreateTaskResponse, error)
 	// Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
 	// `active_form`, `metadata`, `blocks` and `result`.
@@ -256,8 +256,8 @@ type TaskServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
 	// INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
-	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-	// blocked_by, or the share of the team's quota that tasks may use).
+	// AGENT_EXITED (owner). PERMISSION_DENIED: LEAD_ONLY (merge_on_approval). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks, blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(context.Context, *CreateTaskRequest) (*CreateTaskResponse, error)
 	// Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
 	// `active_form`, `metadata`, `blocks` and `result`.

@@ -105,7 +105,7 @@ pub fn create(
     task.paths.add(&request.paths, "paths")?;
     review::check(&task)?;
     if request.merge_on_approval {
-        caller.lead_only("let approved work be merged by itself")?;
+        may_merge(&caller)?;
     }
     block(tx, &mut change, &mut task, &request.blocked_by, "blocked_by")?;
     change.place_pending(&task);
@@ -212,6 +212,12 @@ pub fn update(
 }
 
 /// Changes who reviews a task. A member must not rid the task of another of its review, nor its own while that review waits.
+/// Refuses a caller that may not have approved work merged.
+fn may_merge(caller: &Principal) -> Result<(), Refusal> {
+    let allowed = caller.lead_only("have work merged on approval");
+    allowed.map(drop).map_err(|refusal| refusal.field("merge_on_approval"))
+}
+
 fn change_review(
     team: &TeamRecord,
     caller: &Principal,
@@ -226,7 +232,7 @@ fn change_review(
         None => task.reviewer.clone(),
     };
     if request.merge_on_approval == Some(true) {
-        caller.lead_only("let approved work be merged by itself")?;
+        may_merge(caller)?;
     }
     let is_creator = matches!(caller, Principal::Member { name, .. } if task.created_by.as_ref() == Some(name) && !task.is_owned_by(name));
     let weakens = task.reviewer.is_some() && (reviewer != task.reviewer || request.merge_on_approval.is_some());

@@ -284,7 +284,9 @@ class CreateTaskRequest(google.protobuf.message.Message):
     review by the lead. Empty means no review.
     """
     merge_on_approval: builtins.bool
-    """Optional. If true, the owner's runner merges the approved commit into the branch that the worktree began from. Needs `reviewer`."""
+    """Optional. If true, the owner's runner merges the approved commit into the branch that the worktree began from. Needs `reviewer`.
+    Only the lead and the operator may set it.
+    """
     @property
     def blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Optional. The tasks that must be completed first: up to 64 of the team's tasks, none of them deleted."""
@@ -297,7 +299,7 @@ class CreateTaskRequest(google.protobuf.message.Message):
     def paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Optional. The files that the task will change, as patterns of paths relative to the root of the repository: `*` and `?` stand for
         characters of one segment, `**` for any segments, and a `/` at the end for everything in the directory. Up to 32, each of up to 200
-        characters. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
+        characters and 32 segments. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
         """
 
     def __init__(

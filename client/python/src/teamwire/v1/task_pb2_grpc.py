@@ -116,8 +116,8 @@ class TaskServiceServicer(object):
 
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
         INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
-        AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-        blocked_by, or the share of the team's quota that tasks may use).
+        AGENT_EXITED (owner). PERMISSION_DENIED: LEAD_ONLY (merge_on_approval). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks, blocked_by, or the share of the team's quota that tasks may use).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -292,8 +292,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
 
     INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
     INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
-    AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-    blocked_by, or the share of the team's quota that tasks may use).
+    AGENT_EXITED (owner). PERMISSION_DENIED: LEAD_ONLY (merge_on_approval). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+    RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks, blocked_by, or the share of the team's quota that tasks may use).
     """
 
     GetTask: _TaskServiceGetTaskType
@@ -442,8 +442,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
 
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
         INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
-        AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-        blocked_by, or the share of the team's quota that tasks may use).
+        AGENT_EXITED (owner). PERMISSION_DENIED: LEAD_ONLY (merge_on_approval). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks, blocked_by, or the share of the team's quota that tasks may use).
         """
 
     @abc.abstractmethod

@@ -292,7 +292,7 @@ export type CreateTaskRequest = Message<"teamwire.v1.CreateTaskRequest"> & {
   /**
    * Optional. The files that the task will change, as patterns of paths relative to the root of the repository: `*` and `?` stand for
    * characters of one segment, `**` for any segments, and a `/` at the end for everything in the directory. Up to 32, each of up to 200
-   * characters. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
+   * characters and 32 segments. Claiming a task whose paths overlap with those of a task in progress is warned of: see Claim.overlaps.
    *
    * @generated from field: repeated string paths = 9;
    */
@@ -317,6 +317,7 @@ export type CreateTaskRequest = Message<"teamwire.v1.CreateTaskRequest"> & {
 
   /**
    * Optional. If true, the owner's runner merges the approved commit into the branch that the worktree began from. Needs `reviewer`.
+   * Only the lead and the operator may set it.
    *
    * @generated from field: bool merge_on_approval = 12;
    */
@@ -1093,8 +1094,8 @@ export const TaskService: GenService<{
    *
    * INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
    * INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
-   * AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-   * blocked_by, or the share of the team's quota that tasks may use).
+   * AGENT_EXITED (owner). PERMISSION_DENIED: LEAD_ONLY (merge_on_approval). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+   * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks, blocked_by, or the share of the team's quota that tasks may use).
    *
    * @generated from rpc teamwire.v1.TaskService.CreateTask
    */
