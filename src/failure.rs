@@ -73,10 +73,15 @@ impl Failure {
         }
     }
 
+    /// Returns whether the coordinator is one of this machine that does not run.
+    pub(crate) fn is_no_coordinator_here(&self) -> bool {
+        matches!(self, Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address))
+    }
+
     /// Returns the sentence for a person.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
+            Self::Call(Error::Unreachable { address, .. }) if self.is_no_coordinator_here() => format!(
                 "Nothing listens at {address}{}. `teamwire up` starts a team with its coordinator, `teamwire serve` only a coordinator.",
                 if address.starts_with("unix:") { ", which leads to the coordinator of this user only" } else { "" }
             ),

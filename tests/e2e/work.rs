@@ -523,6 +523,10 @@ fn work_in_progress_survives_a_killed_runner_and_a_killed_host() {
     let again = Repository::at(&shop.machine.path().join("again"));
     assert_eq!([again.read("README"), again.read("src/new"), again.read("untracked")], ["edited\n", "newer\n", "x"]);
     assert_eq!(again.id("HEAD"), app.id("main"), "what was not committed is not committed");
+    // Without a coordinator, too.
+    shop.work(&["drop", "bob", "--yes"]).succeeds();
+    assert!(!shop.worktree("bob").path().exists());
+    assert_eq!(app.git(&["show", &format!("{}:src/new", shop.await_kept("bob", "untracked"))]), "newer");
     shop.assert_whole();
 }
 

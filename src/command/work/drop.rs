@@ -40,6 +40,7 @@ impl Drop {
         let known = match context.caller(Who::Current) {
             Ok(caller) => match caller.find_member(member).await {
                 Err(Failure::Call(error)) if error.reason() == Some(Reason::TeamNotFound) => None,
+                Err(failure) if failure.is_no_coordinator_here() => None,
                 known => known?,
             },
             Err(_) => None,
