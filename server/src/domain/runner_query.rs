@@ -55,6 +55,8 @@ pub fn subject(
     caller.may_read_texts()?;
     if let Question::Base(_) = question {
         caller.lead_only("give a member commits")?;
+        // Not every write of it is in this transaction.
+        tx.check_may_write()?;
     }
     let member = team.resolve(member, "member")?;
     let name = &member.name;

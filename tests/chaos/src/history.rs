@@ -190,7 +190,9 @@ pub fn read(directory: &Path) -> io::Result<Vec<Event>> {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let text = fs::read_to_string(&path)?;
-            for line in text.lines() {
+            // A line without its end is being written, or a kill has cut it off: what it says had no effect yet.
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            for line in whole.lines() {
                 events.push(
                     serde_json::from_str(line)
                         .map_err(|error| io::Error::other(format!("{}: {error}: {line}", path.display())))?,
