@@ -29,6 +29,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "attach",
             "interrupt",
             "transcript",
+            "work",
             "budget",
             "shutdown",
             "hosts",

@@ -215,7 +215,8 @@ mod tests {
             ("src/**/*.rs", "src/a/b/c.rs", true),
             ("src/**/*.rs", "src/c.rs", true),
             ("**/test_*.py", "a/b/test_c.py", true),
-            ("**/x", "a/y", false),
+            ("**/x", "a/y", true), // as a/y/x
+            ("b/**/x", "a/y", false),
             ("**", "anything/at/all", true),
             ("a?c", "abc", true),
             ("a?c", "ac", false),
