@@ -27,9 +27,6 @@ const LAST_MERGE_DEADLINE: Duration = Duration::from_secs(120);
 /// How many changed files of a turn are reported.
 const CHANGED_MAX: usize = 500;
 
-/// How long the check before a merge may take.
-const CHECK_DEADLINE: Duration = Duration::from_secs(30 * 60);
-
 /// Follows the work of one member.
 #[derive(Debug)]
 pub(super) struct Tracker {
@@ -162,7 +159,7 @@ impl Tracker {
             into,
             squash: false,
             check: place.check().await.ok().flatten(),
-            check_timeout: CHECK_DEADLINE,
+            check_timeout: merge::CHECK_DEADLINE,
             author: None,
         };
         match merge::merge(place, order).await {

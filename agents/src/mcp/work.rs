@@ -1,6 +1,6 @@
 //! `WorkStatus` and `WorkDiff`, and the lead's `WorkMerge`.
 
-use std::{env, fmt::Write as _, io, time::Duration};
+use std::{env, fmt::Write as _, io};
 
 use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, tool_router};
 use serde::Deserialize;
@@ -13,14 +13,14 @@ use teamwire_proto::{
 use super::{McpServer, text::failure};
 use crate::{
     agent_text::escaped,
-    work::{MemberWork, MergeOptions, Place, What, WorkError, merge::Unmerged},
+    work::{
+        MemberWork, MergeOptions, Place, What, WorkError,
+        merge::{CHECK_DEADLINE, Unmerged},
+    },
 };
 
 /// How many bytes of a diff an agent gets at once.
 const DIFF_BYTES_MAX: usize = 60 * 1024;
-
-/// How long the check before a merge may take.
-const CHECK_DEADLINE: Duration = Duration::from_secs(30 * 60);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]

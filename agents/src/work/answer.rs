@@ -32,9 +32,6 @@ const KEPT: Duration = Duration::from_secs(120);
 /// How many salvages are listed.
 const SALVAGES_MAX: usize = 100;
 
-/// The refs that bundles are made of, besides commits.
-const SALVAGES: &str = "refs/teamwire/salvage/";
-
 /// Answers for one member.
 #[derive(Debug)]
 pub(crate) struct Answers {
@@ -136,7 +133,7 @@ impl Answers {
         let given = Some(request.commit.clone()).filter(|commit| !commit.is_empty());
         if given
             .as_ref()
-            .is_some_and(|given| !(is_id(given) || part == WorkPart::Bundle && given.starts_with(SALVAGES)))
+            .is_some_and(|given| !(is_id(given) || part == WorkPart::Bundle && salvage::name_of(given).is_some()))
         {
             return Err("Name a commit by its id.".to_owned());
         }

@@ -3,7 +3,6 @@
 
 use std::{
     fs::{self, File},
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -78,27 +77,37 @@ impl MemberWork<'_> {
 
     /// Writes a text of the member's work. Returns the commit that it is of.
     pub async fn write(&self, what: &What, to: &mut (dyn std::io::Write + Send)) -> Result<String, WorkError> {
-        let failed = |error: std::io::Error| WorkError::Here(error.to_string());
-        let mut request = self.request(what);
-        let mut commit = String::new();
+        let request = self.request(what);
+        match self.client.read_work(request.clone()).await {
+            Ok(page) => self.receive(request, page, to, u64::MAX).await,
+            Err(error) => match self.left_here(&error).await? {
+                Some(left) => left.write(what, to).await.map_err(WorkError::Here),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    /// Writes a page of a text and those after it. Returns the commit that the text is of.
+    async fn receive(
+        &self,
+        mut request: v1::ReadWorkRequest,
+        mut page: v1::ReadWorkResponse,
+        to: &mut (dyn std::io::Write + Send),
+        bytes_max: u64,
+    ) -> Result<String, WorkError> {
+        let commit = std::mem::take(&mut page.commit);
         loop {
-            let page = match self.client.read_work(request.clone()).await {
-                Ok(page) => page,
-                Err(error) if request.offset == 0 => match self.left_here(&error).await? {
-                    Some(left) => return left.write(what, to).await.map_err(WorkError::Here),
-                    None => return Err(error.into()),
-                },
-                Err(error) => return Err(error.into()),
-            };
-            to.write_all(&page.data).map_err(failed)?;
-            if request.offset == 0 {
-                commit = page.commit;
-            }
+            to.write_all(&page.data).map_err(|error| error.to_string())?;
             request.offset += page.data.len() as u64;
             request.version = page.version;
+            if request.offset > bytes_max {
+                let text = format!("The commits of {} have more than {} GiB.", self.member, bytes_max >> 30);
+                return Err(WorkError::Here(text));
+            }
             if page.data.is_empty() || request.offset >= page.total_bytes {
                 return Ok(commit);
             }
+            page = self.client.read_work(request.clone()).await?;
         }
     }
 
@@ -106,7 +115,7 @@ impl MemberWork<'_> {
     /// salvage; empty means the newest commit of its branch.
     pub async fn fetch(&self, place: &Place, what: &str, work: &v1::Work) -> Result<String, WorkError> {
         let wanted = if what.is_empty() { work.head.as_str() } else { what };
-        let is_salvage = wanted.starts_with(salvage::SALVAGE_REFS);
+        let is_salvage = salvage::name_of(wanted).is_some();
         // What is no id could name anything in this repository.
         if !is_id(wanted) && !is_salvage {
             return Err(WorkError::Here(format!("{wanted:?} is no commit.")));
@@ -119,23 +128,9 @@ impl MemberWork<'_> {
         let mut to = File::create(&file).map_err(|error| error.to_string())?;
         let have = bundle::tips(place).await?;
         let what = What { part: WorkPart::Bundle, commit: wanted.to_owned(), ..What::default() };
-        let mut request = v1::ReadWorkRequest { have, ..self.request(&what) };
-        let mut commit = String::new();
-        loop {
-            let page = self.client.read_work(request.clone()).await?;
-            to.write_all(&page.data).map_err(|error| error.to_string())?;
-            if request.offset == 0 {
-                commit = page.commit;
-            }
-            request.offset += page.data.len() as u64;
-            request.version = page.version;
-            if request.offset > BUNDLE_BYTES_MAX {
-                return Err(WorkError::Here(format!("The commits of {} have more than 1 GiB.", self.member)));
-            }
-            if page.data.is_empty() || request.offset >= page.total_bytes {
-                break;
-            }
-        }
+        let request = v1::ReadWorkRequest { have, ..self.request(&what) };
+        let page = self.client.read_work(request.clone()).await?;
+        let commit = self.receive(request, page, &mut to, BUNDLE_BYTES_MAX).await?;
         drop(to);
         if !is_id(&commit) || (!is_salvage && commit != wanted) {
             return Err(WorkError::Here(format!("{} has sent another commit than {wanted}.", self.member)));

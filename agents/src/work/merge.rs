@@ -33,6 +33,9 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(300);
 /// How often to begin again if someone commits to the branch meanwhile.
 const TRIES: usize = 3;
 
+/// How long a check may take if no one says otherwise.
+pub(crate) const CHECK_DEADLINE: Duration = Duration::from_secs(30 * 60);
+
 /// What to merge, and how.
 #[derive(Clone, Debug)]
 pub struct Order {

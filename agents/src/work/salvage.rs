@@ -41,7 +41,12 @@ pub const KEPT_MAX: usize = 500;
 pub const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// Where salvages are.
-pub(crate) const SALVAGE_REFS: &str = "refs/teamwire/salvage";
+pub const SALVAGE_REFS: &str = "refs/teamwire/salvage";
+
+/// Returns the name of a salvage: its ref without the beginning that all of them have. `None` if it is no ref of one.
+pub fn name_of(reference: &str) -> Option<&str> {
+    reference.strip_prefix(SALVAGE_REFS)?.strip_prefix('/')
+}
 
 /// The form of a time in a ref. It sorts as the times do.
 const TIME: &str = "%Y%m%dT%H%M%S%.3fZ";

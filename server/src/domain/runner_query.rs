@@ -16,6 +16,7 @@ use super::{
     request,
     topics::Topic,
     tx::{RuleError, Tx},
+    work::is_commit_id,
 };
 
 /// How many calls wait for a member's runner at a time.
@@ -114,8 +115,7 @@ fn check_work(request: &v1::ReadWorkRequest) -> Result<(), Refusal> {
 
 fn check_base(request: &v1::SendBaseRequest) -> Result<(), Refusal> {
     let invalid = |field: &str, text: &str| Err(Refusal::new(Reason::InvalidField, text).field(field));
-    let is_id = matches!(request.commit.len(), 40 | 64) && request.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_id {
+    if !is_commit_id(&request.commit) {
         return invalid("commit", "commit takes 40 or 64 hexadecimal digits.");
     }
     let is_sound = |c: char| !c.is_control() && !c.is_whitespace();

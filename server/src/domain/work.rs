@@ -27,3 +27,8 @@ pub fn kept(reported: &v1::Work) -> v1::Work {
         ..reported.clone()
     }
 }
+
+/// Returns whether a text is the id of a commit, and not a name, which could mean another one later.
+pub fn is_commit_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

@@ -14,9 +14,6 @@ use crate::{
     show,
 };
 
-/// The beginning of the refs of what was kept.
-const REFS: &str = "refs/teamwire/salvage/";
-
 /// How many are listed.
 const LISTED_MAX: usize = 50;
 
@@ -80,9 +77,9 @@ impl Restore {
         let Some(what) = &self.what else { return self.list(context, &place).await };
         let reference = match what.strip_prefix("refs/") {
             Some(_) => what.clone(),
-            None => format!("{REFS}{what}"),
+            None => format!("{}/{what}", salvage::SALVAGE_REFS),
         };
-        let name = reference.strip_prefix(REFS).unwrap_or(what).replace('/', "-");
+        let name = salvage::name_of(&reference).unwrap_or(what).replace('/', "-");
         let directory = match &self.to {
             Some(directory) => directory.clone(),
             None => place.root.parent().unwrap_or(&place.root).join(format!("restored-{name}")),
@@ -123,7 +120,7 @@ impl Restore {
             return Ok(());
         }
         let rows = kept.iter().take(LISTED_MAX).map(|kept| {
-            let name = kept.r#ref.strip_prefix(REFS).unwrap_or(&kept.r#ref);
+            let name = salvage::name_of(&kept.r#ref).unwrap_or(&kept.r#ref);
             vec![show::one_line(name), show::time(kept.at.as_ref()), show::one_line(&kept.note)]
         });
         show::table(&["ref", "kept", "note"], rows.collect());

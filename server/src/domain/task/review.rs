@@ -108,8 +108,7 @@ pub(super) fn submit(
 /// Returns work as a review keeps it: of one commit, without the paths, which can be read, and with a few that conflict.
 fn reviewed(work: &v1::Work) -> Result<v1::Work, Refusal> {
     let head = work.head.as_str();
-    let is_id = matches!(head.len(), 40 | 64) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_id && !head.is_empty() {
+    if !work::is_commit_id(head) && !head.is_empty() {
         let text =
             "work.head takes the id of a commit: 40 or 64 hexadecimal digits. A name could mean another commit later.";
         return Err(Refusal::new(Reason::InvalidField, text).field("work"));
