@@ -11,10 +11,10 @@ use tokio::{
 
 use super::{Incarnation, activity::WorkReporter, background::start, heartbeat::InHand};
 use crate::work::{
-    Answers, Place, bounded,
+    Answers, Picture, Place, bounded,
     merge::{self, Order, Unmerged},
-    salvage,
-    survey::{is_lock_file, survey, touched},
+    salvage::{self, FILE_BYTES_MAX},
+    survey::{is_lock_file, survey_of, touched},
     work_of,
 };
 
@@ -96,11 +96,12 @@ impl Tracker {
     async fn look(&self) -> Result<(), String> {
         let began = Instant::now();
         let (place, index) = (self.answers.place(), self.answers.index());
-        let kept = salvage::salvage(place, &self.member, "at the end of a turn", &index).await;
+        let picture = Picture::take(place, &index, FILE_BYTES_MAX).await?;
+        let kept = salvage::keep(&picture, &self.member, "at the end of a turn").await;
         if kept.as_ref().is_ok_and(Option::is_some) {
             salvage::prune(place, &self.member).await?;
         }
-        let survey = survey(place, None, &index).await?;
+        let survey = survey_of(picture, None).await?;
         // In a directory that members share, git cannot tell who has changed what. In the middle of a merge, the files of the
         // base branch look like changes: the look after it compares with the tree before it.
         let is_settled = place.head().await? == survey.head && !place.is_merging();

@@ -49,6 +49,7 @@ pub(crate) use self::{
     git::{Git, Registration},
     lock::lock,
     report::bounded,
+    state::Picture,
 };
 pub use self::{
     check::OUTPUT_TAIL_BYTES,

@@ -21,7 +21,7 @@ use super::{
     lost::lost_commits,
     names::{as_branch, is_id},
     place::Place,
-    state::Camera,
+    state::Picture,
     trees::{changes, empty_tree},
 };
 
@@ -102,10 +102,13 @@ pub(super) async fn salvage_up_to(
     index: &Path,
     large: u64,
 ) -> Result<Option<Salvage>, String> {
-    let head = place.head().await?;
-    let mut camera = Camera::new(place, index).await?;
-    let state = camera.take(head.as_deref(), large).await?;
-    let head_tree = match &head {
+    keep(&Picture::take(place, index, large).await?, member, note).await
+}
+
+/// Keeps the working state of a picture, as [`salvage`] does.
+pub(crate) async fn keep(picture: &Picture<'_>, member: &str, note: &str) -> Result<Option<Salvage>, String> {
+    let Picture { place, camera, head, state } = picture;
+    let head_tree = match head {
         Some(head) => place.tree(head).await?,
         None => empty_tree(place).await?,
     };
@@ -115,14 +118,14 @@ pub(super) async fn salvage_up_to(
     let newest = records(place, Some(member), Some(1)).await?.pop();
     let is_kept = newest.is_some_and(|newest| {
         let parent = newest.salvage.and_then(|salvage| salvage.parent);
-        newest.taken == state.tree && newest.staged == staged && parent == head
+        newest.taken == state.tree && newest.staged == staged && parent == *head
     });
     let is_nothing = state.tree == head_tree && staged.is_none() && is_on_base(place, head.as_deref()).await?;
     if !is_lost && (is_kept || is_nothing) {
         return Ok(None);
     }
-    let Exact { tree, files: exact } = exact::keep(place, &camera, &head_tree, &state.tree).await?;
-    let left_out = bounded(state.left_out.into_iter().chain(lost.more).collect());
+    let Exact { tree, files: exact } = exact::keep(place, camera, &head_tree, &state.tree).await?;
+    let left_out = bounded(state.left_out.iter().cloned().chain(lost.more).collect());
     let mut parents: Vec<String> = head.iter().cloned().collect();
     if let Some(staged) = &staged {
         parents.push(commit_tree(place, staged, &parents, &format!("Staged by {member}\n"), &Identity::own()).await?);
@@ -136,17 +139,15 @@ pub(super) async fn salvage_up_to(
     message += &format!("Head: {}\nTaken: {}\n", head.as_deref().unwrap_or("none"), state.tree);
     staged.iter().for_each(|staged| message += &format!("Staged: {staged}\n"));
     left_out.iter().for_each(|words| message += &format!("Left out: {}\n", words.replace('\n', " ")));
-    exact.iter().for_each(|path| message += &format!("Exact: {}\n", hex_of(path.as_bytes())));
+    exact.iter().for_each(|path| message += &format!("Exact: {}\n", hex::encode(path.as_bytes())));
     let id = commit_tree(place, &tree, &parents, &message, &Identity::own()).await?;
     let (reference, time) = create(place, member, &id).await?;
-    Ok(Some(Salvage { reference, commit: id, tree, parent: head, time, note, left_out }))
+    Ok(Some(Salvage { reference, commit: id, tree, parent: head.clone(), time, note, left_out }))
 }
 
 /// Returns what a salvage of the working state does not hold, in words.
 pub async fn left_out(place: &Place, index: &Path) -> Result<Vec<String>, String> {
-    let head = place.head().await?;
-    let state = Camera::new(place, index).await?.take(head.as_deref(), FILE_BYTES_MAX).await?;
-    Ok(bounded(state.left_out))
+    Ok(bounded(Picture::take(place, index, FILE_BYTES_MAX).await?.state.left_out))
 }
 
 /// Keeps a branch, whose working tree is gone, as a working state without changes. Returns the ref.
@@ -260,7 +261,7 @@ impl Record {
                 "Taken" if is_id(value) => value.clone_into(&mut record.taken),
                 "Staged" if is_id(value) => record.staged = Some(value.to_owned()),
                 "Left out" => left_out.push(value.to_owned()),
-                "Exact" => record.exact.extend(bytes_of(value).map(OsString::from_vec)),
+                "Exact" => record.exact.extend(hex::decode(value).map(OsString::from_vec)),
                 _ => {}
             }
         }
@@ -305,13 +306,4 @@ fn now() -> Timestamp {
     // As exact as the name of a ref.
     let now = Timestamp::try_from(SystemTime::now()).unwrap_or_default();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
-}
-
-fn hex_of(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of(hex: &str) -> Option<Vec<u8>> {
-    let pairs = hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
-    pairs.collect()
 }

@@ -60,6 +60,26 @@ struct Entry {
     is_skipped: bool,
 }
 
+/// The working state at one moment, of which several things can be made.
+#[derive(Debug)]
+pub(crate) struct Picture<'a> {
+    pub(super) place: &'a Place,
+    pub(super) camera: Camera<'a>,
+    pub(super) head: Option<String>,
+    pub(super) state: State,
+}
+
+impl<'a> Picture<'a> {
+    /// Takes the working state. `index`: a private index, which no other process uses meanwhile and which makes the next picture
+    /// cheap. `large`: larger new files are left out.
+    pub(crate) async fn take(place: &'a Place, index: &Path, large: u64) -> Result<Self, String> {
+        let head = place.head().await?;
+        let mut camera = Camera::new(place, index).await?;
+        let state = camera.take(head.as_deref(), large).await?;
+        Ok(Self { place, camera, head, state })
+    }
+}
+
 impl<'a> Camera<'a> {
     /// Prepares it. `index`: a private index. It may remain from an earlier time, which saves git the reading of files
     /// that are as they were.

@@ -12,7 +12,7 @@ use super::{
     git::{Git, complaint},
     place::Place,
     salvage::FILE_BYTES_MAX,
-    state::Camera,
+    state::{Picture, State},
     trees::{changes, empty_tree, entries, lines, paths},
 };
 
@@ -90,9 +90,12 @@ pub struct Survey {
 ///
 /// Without a base, the working state is compared with HEAD.
 pub async fn survey(place: &Place, base: Option<&str>, index: &Path) -> Result<Survey, String> {
-    let head = place.head().await?;
-    let mut camera = Camera::new(place, index).await?;
-    let tree = camera.take(head.as_deref(), FILE_BYTES_MAX).await?.tree;
+    survey_of(Picture::take(place, index, FILE_BYTES_MAX).await?, base).await
+}
+
+/// Surveys the working state of a picture, as [`survey`] does.
+pub(crate) async fn survey_of(picture: Picture<'_>, base: Option<&str>) -> Result<Survey, String> {
+    let Picture { place, head, state: State { tree, .. }, .. } = picture;
     let base = match base {
         Some(base) => Some(base.to_owned()),
         None => place.base_branch().await?,
@@ -139,6 +142,10 @@ async fn compare(place: &Place, state: Surveyed, base_branch: Option<String>) ->
     };
     let numbers = numbers(place, &from, &tree).await?;
     let changed = changes(place, &from, &tree).await?;
+    let uncommitted = match from == head_tree {
+        true => changed.len(),
+        false => changes(place, &head_tree, &tree).await?.len(),
+    };
     let forecast = match (&head, &tip) {
         (Some(head), Some(tip)) if tree == head_tree => forecast(place, tip, head).await,
         (Some(head), Some(tip)) => {
@@ -158,7 +165,7 @@ async fn compare(place: &Place, state: Surveyed, base_branch: Option<String>) ->
         files: numbers[0],
         insertions: numbers[1],
         deletions: numbers[2],
-        uncommitted: changes(place, &head_tree, &tree).await?.len(),
+        uncommitted,
         paths_total: changed.len(),
         paths: changed.iter().take(PATHS_MAX).map(|change| change.path.to_string_lossy().into_owned()).collect(),
         head,
