@@ -12,6 +12,7 @@ use super::{
     price::Prices,
     records::{ActivityRecord, Failed, LastTurnRecord, Program, TeamRecord, ToolCall, WorkRecord},
     same_files, spending, streams, task,
+    text::cut,
     time::{duration_ms, timestamp},
     topics::Topic,
     tx::{RuleError, Tx},
@@ -130,7 +131,6 @@ fn turn_ended(
     if known.is_some_and(|known| (known.incarnation, known.turn) >= (incarnation, reported.turn)) {
         return Ok(());
     }
-    let cut = |text: &str, chars_max| text.chars().take(chars_max).collect();
     let ago = |age: &prost_types::Duration| tx.ctx.now_ms.saturating_sub(duration_ms(Some(age)));
     let record = LastTurnRecord {
         incarnation,
@@ -164,17 +164,14 @@ pub fn last_turn(
 
 /// Takes over what a report says of failed turns. `before`: what the previous one said.
 fn failed_turns(reported: &v1::FailedTurns, before: Option<&Failed>, now_ms: u64) -> Option<Failed> {
-    let error = reported.error.chars().take(LINE_CHARS_MAX).collect();
+    let error = cut(&reported.error, LINE_CHARS_MAX);
     let since_ms = before.map_or(now_ms, |before| before.since_ms);
     (reported.count > 0).then_some(Failed { count: reported.count, error, since_ms })
 }
 
 /// Takes over what a report says of the program. `before`: what the previous one said.
 fn program(reported: &v1::ReportedProgram, before: Option<&Program>, now_ms: u64) -> Program {
-    let cut = |text: &str, chars_max| {
-        let cut: String = text.chars().take(chars_max).collect();
-        (!cut.is_empty()).then_some(cut)
-    };
+    let cut = |text: &str, chars_max| Some(cut(text, chars_max)).filter(|cut| !cut.is_empty());
     let since = |age: Option<&prost_types::Duration>, before: Option<u64>| {
         let since_ms = now_ms.saturating_sub(duration_ms(Some(age?)));
         Some(before.filter(|before| before.abs_diff(since_ms) <= SINCE_ROUNDING_MS).unwrap_or(since_ms))
@@ -200,7 +197,7 @@ fn append(tx: &mut Tx<'_>, name: &Name, incarnation: u64, lines: &[v1::ReportedL
     let mut next = kept.next;
     for line in lines.skip(excess) {
         let at_ms = tx.ctx.now_ms.saturating_sub(duration_ms(line.age.as_ref()));
-        let text = line.text.chars().take(LINE_CHARS_MAX).collect();
+        let text = cut(&line.text, LINE_CHARS_MAX);
         let line = v1::ActivityLine { at: Some(timestamp(at_ms)), incarnation, text, ..v1::ActivityLine::default() };
         tx.append(stream.clone(), line.encode_to_vec().into(), 0, None);
         next += 1;

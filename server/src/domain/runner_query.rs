@@ -14,6 +14,7 @@ use super::{
     identity::{self, Admit, CallerCredentials, Principal},
     records::{Life, RunnerQueriesRecord, TeamRecord, WaitingQuery},
     request,
+    text::cut,
     topics::Topic,
     tx::{RuleError, Tx},
     work::is_commit_id,
@@ -186,7 +187,7 @@ pub fn answer(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::AnswerQuer
     }
     let mut answer = request.clone();
     if let Some(Answer::Refusal(why)) = &mut answer.answer {
-        *why = why.chars().take(REFUSAL_CHARS_MAX).collect();
+        *why = cut(why, REFUSAL_CHARS_MAX);
     }
     tx.put(&request.query_id, &answer);
     tx.notify(Topic::RunnerQuery(id));

@@ -15,7 +15,7 @@ use super::{
     actor::Actor,
     notices,
     records::{ChangedFilesRecord, FileChange, OwnChangesRecord, TeamRecord, ToldFilesRecord},
-    task,
+    task, text,
     tx::{RuleError, Tx},
 };
 
@@ -58,7 +58,7 @@ pub fn report(
     let mut paths: BTreeMap<String, String> = BTreeMap::new();
     for changed in changed.into_iter().filter(|changed| !changed.repository.is_empty()) {
         for path in changed.paths.iter().take(PATHS_MAX).filter(|path| !path.is_empty()) {
-            let path: String = path.chars().take(PATH_CHARS_MAX).collect();
+            let path = text::cut(path, PATH_CHARS_MAX);
             paths.insert(key(&changed.repository, &path), path);
         }
     }
@@ -115,7 +115,7 @@ fn merged(own: &OwnChangesRecord, work: Option<&v1::Work>) -> BTreeSet<String> {
 
 /// Returns what a file is known by.
 fn key(repository: &str, path: &str) -> String {
-    let path: String = path.chars().take(PATH_CHARS_MAX).collect();
+    let path = text::cut(path, PATH_CHARS_MAX);
     let hash = blake3::hash(format!("{repository}\0{path}").as_bytes());
     hex::encode(&hash.as_bytes()[..16])
 }
@@ -241,10 +241,7 @@ fn task_of(tx: &mut Tx<'_>, name: &Name) -> Result<String, RuleError> {
 /// Lists paths, each on one line.
 fn enumerate(paths: &[&str]) -> String {
     // In quotes, because a member chooses them.
-    let quoted = |path: &&str| format!("{:?}", path.chars().take(NAMED_CHARS_MAX).collect::<String>());
-    let shown: Vec<String> = paths.iter().take(NAMED_MAX).map(quoted).collect();
-    match paths.len().saturating_sub(NAMED_MAX) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more files", shown.join(", ")),
-    }
+    let quoted = |path: &&str| format!("{:?}", text::cut(path, NAMED_CHARS_MAX));
+    let listed = text::enumerate(&paths.iter().map(quoted).collect::<Vec<_>>(), NAMED_MAX);
+    if paths.len() > NAMED_MAX { listed + " files" } else { listed }
 }

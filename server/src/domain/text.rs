@@ -11,6 +11,11 @@ pub(super) enum Required {
     No,
 }
 
+/// Returns the first characters of a text.
+pub(super) fn cut(text: &str, chars_max: usize) -> String {
+    text.chars().take(chars_max).collect()
+}
+
 /// Lists items in a text; if there are more than `max`, only the first.
 pub(super) fn enumerate<T: ToString>(items: &[T], max: usize) -> String {
     let list = items.iter().take(max).map(T::to_string).collect::<Vec<_>>().join(", ");

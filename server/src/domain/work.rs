@@ -2,6 +2,8 @@
 
 use teamwire_proto::v1;
 
+use super::text::cut;
+
 /// How many characters of a text are kept.
 const TEXT_CHARS_MAX: usize = 500;
 
@@ -12,7 +14,6 @@ const PATH_CHARS_MAX: usize = 1_000;
 
 /// Returns work as it is kept.
 pub fn kept(reported: &v1::Work) -> v1::Work {
-    let cut = |text: &str, chars_max| text.chars().take(chars_max).collect::<String>();
     let text = |text: &str| cut(text, TEXT_CHARS_MAX);
     let paths = |paths: &[String], max| paths.iter().take(max).map(|path| cut(path, PATH_CHARS_MAX)).collect();
     v1::Work {

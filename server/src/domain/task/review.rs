@@ -21,6 +21,7 @@ use crate::domain::{
     notices,
     records::{Life, TeamRecord},
     request::{self, Answer, Decided},
+    text::cut,
     time::ms,
     tx::{RuleError, Tx},
     work,
@@ -114,8 +115,7 @@ fn reviewed(work: &v1::Work) -> Result<v1::Work, Refusal> {
         return Err(Refusal::new(Reason::InvalidField, text).field("work"));
     }
     let kept = work::kept(work);
-    let cut = |path: &String| path.chars().take(CONFLICT_CHARS_MAX).collect();
-    let conflicts = kept.conflicts.iter().take(CONFLICTS_MAX).map(cut).collect();
+    let conflicts = kept.conflicts.iter().take(CONFLICTS_MAX).map(|path| cut(path, CONFLICT_CHARS_MAX)).collect();
     Ok(v1::Work { paths: Vec::new(), conflicts, ..kept })
 }
 
@@ -214,8 +214,7 @@ pub fn note_work(
         return_task(tx, &team, &mut change, &mut task, request.incarnation, &because)?;
         record(tx, TaskEventKind::ReviewEnded, &task, &Actor::Coordinator, &because);
         change.finish(tx);
-        let short = |commit: &str| commit.chars().take(SHORT_CHARS).collect::<String>();
-        let asked = short(request::review::commit_of(request.work.as_ref()));
+        let asked = cut(request::review::commit_of(request.work.as_ref()), SHORT_CHARS);
         let notice = v1::Notice {
             kind: NoticeKind::ReviewVoid.into(),
             member: name.to_string(),
@@ -225,7 +224,7 @@ pub fn note_work(
                 "The review of task {} is void: it was of commit {asked}, and {} is newer. Complete the task again to ask for a \
                  review of the newest commit.",
                 task.id,
-                short(&work.head)
+                cut(&work.head, SHORT_CHARS)
             ),
             ..v1::Notice::default()
         };
@@ -247,7 +246,6 @@ pub fn note_merge(
     if !task.is_owned_by(name) || !is_approved || task.commit != outcome.commit {
         return Ok(());
     }
-    let cut = |text: &str, max: usize| text.chars().take(max).collect::<String>();
     let (id, into) = (task.id, word::one_line(&cut(&outcome.into, BRANCH_CHARS_MAX)));
     let commit = cut(&outcome.merged, SHORT_CHARS);
     let text = match (outcome.merged.is_empty(), outcome.conflicts.as_slice()) {
