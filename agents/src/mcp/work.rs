@@ -1,6 +1,6 @@
 //! `WorkStatus` and `WorkDiff`, and the lead's `WorkMerge`.
 
-use std::{env, fmt::Write as _, io};
+use std::{fmt::Write as _, io};
 
 use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, tool_router};
 use serde::Deserialize;
@@ -77,7 +77,7 @@ impl McpServer {
         annotations(title = "Show what teammates changed", read_only_hint = true, open_world_hint = false)
     )]
     async fn work_status(&self, Parameters(status): Parameters<WorkStatus>) -> Result<String, String> {
-        let place = here().await;
+        let place = Place::here().await;
         let members = self.client.members().await.map_err(failure)?;
         let leads = self.leads().await;
         let is_asked = |member: &&v1::Member| match status.member.as_str() {
@@ -85,10 +85,8 @@ impl McpServer {
             "" => member.name.eq_ignore_ascii_case(self.client.name()),
             name => member.name.eq_ignore_ascii_case(name),
         };
-        let mut against = status.against.clone();
-        if let Some(other) = members.iter().find(|member| member.name.eq_ignore_ascii_case(&status.against)) {
-            against = self.work_of(&other.name, place.as_ref()).summary("").await.map_err(says)?.head;
-        }
+        let typed = status.against.as_str();
+        let against = MemberWork::against(&self.client, &members, place.as_ref(), typed).await.map_err(says)?;
         let mut lines = Vec::new();
         for member in members.iter().filter(is_asked) {
             let work = self.work_of(&member.name, place.as_ref()).summary(&against).await;
@@ -104,7 +102,7 @@ impl McpServer {
     /// Read what a teammate has changed, as a diff. For the lead, and for a teammate that was asked to review the work.
     #[tool(name = "WorkDiff", annotations(title = "Read a diff", read_only_hint = true, open_world_hint = false))]
     async fn work_diff(&self, Parameters(diff): Parameters<WorkDiff>) -> Result<String, String> {
-        let place = here().await;
+        let place = Place::here().await;
         let part = if diff.stat { WorkPart::Stat } else { WorkPart::Diff };
         let what = What { part, commit: diff.commit.clone(), ..What::default() };
         let mut window = Window { skip: diff.offset, text: Vec::new(), bytes: 0 };
@@ -132,7 +130,7 @@ impl McpServer {
         )
     )]
     async fn work_merge(&self, Parameters(merge): Parameters<WorkMerge>) -> Result<String, String> {
-        let place = here().await.ok_or("Your directory is in no git repository.")?;
+        let place = Place::here().await.ok_or("Your directory is in no git repository.")?;
         let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let options = MergeOptions {
             into: given(&merge.into),
@@ -167,11 +165,6 @@ impl McpServer {
     fn work_of<'a>(&'a self, member: &'a str, place: Option<&'a Place>) -> MemberWork<'a> {
         MemberWork { client: &self.client, member, place }
     }
-}
-
-/// Returns the working tree of the program that has started the server.
-async fn here() -> Option<Place> {
-    Place::find(&env::current_dir().ok()?).await.ok()?
 }
 
 fn says(error: WorkError) -> String {

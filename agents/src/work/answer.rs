@@ -14,15 +14,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    Place, bundle, diff,
+    Place,
+    bundle::{self, PAGE_BYTES},
+    diff,
     names::is_id,
     report::{salvage_of, work_of},
     salvage,
     survey::{Survey, survey},
 };
-
-/// How many bytes a page has.
-const PAGE_BYTES: u64 = 192 * 1024;
 
 /// How many texts are kept for those who read them page by page, and for how long after the last page. Of more, those that were
 /// not read for the longest time go.

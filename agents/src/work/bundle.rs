@@ -16,6 +16,9 @@ use super::{
     survey::with_objects_in,
 };
 
+/// How many bytes go with one call of a text or a bundle that is carried to another machine.
+pub(super) const PAGE_BYTES: u64 = 192 * 1024;
+
 /// How many commits [`tips`] returns, and how many [`make`] uses.
 pub const TIPS_MAX: usize = 256;
 

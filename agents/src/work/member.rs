@@ -62,7 +62,20 @@ pub struct What {
     pub against: String,
 }
 
-impl MemberWork<'_> {
+impl<'a> MemberWork<'a> {
+    /// Returns what to compare with: the newest commit of a member's branch if its name was typed, or else what was typed.
+    pub async fn against(
+        client: &'a Client,
+        members: &[v1::Member],
+        place: Option<&'a Place>,
+        typed: &str,
+    ) -> Result<String, WorkError> {
+        match members.iter().find(|member| member.name.eq_ignore_ascii_case(typed)) {
+            Some(other) => Ok(MemberWork { client, member: &other.name, place }.summary("").await?.head),
+            None => Ok(typed.to_owned()),
+        }
+    }
+
     /// Returns the member's work in numbers. `against`: what to compare it with. Empty: the base branch.
     pub async fn summary(&self, against: &str) -> Result<v1::Work, WorkError> {
         let request = self.request(&What { part: WorkPart::Summary, against: against.to_owned(), ..What::default() });

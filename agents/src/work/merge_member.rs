@@ -10,13 +10,11 @@ use teamwire_client::message;
 use teamwire_proto::{v1, word};
 
 use super::{
-    Place, bundle,
+    Place,
+    bundle::{self, PAGE_BYTES},
     member::{MemberWork, WorkError},
     merge::{self, Merged, Order, Unmerged},
 };
-
-/// How many bytes of a bundle go with one call.
-const PAGE_BYTES: u64 = 192 * 1024;
 
 /// How a member's work is merged.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Finds the working tree that a directory is in, and its repository.
 
 use std::{
+    env,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
@@ -25,6 +26,11 @@ impl Place {
     /// Finds the working tree that a directory is in. Returns `None` outside a repository and in a bare one.
     pub async fn find(directory: &Path) -> Result<Option<Self>, String> {
         Self::find_with(OsStr::new("git"), directory).await
+    }
+
+    /// Finds the working tree that this process runs in. Returns `None` also if git cannot say.
+    pub async fn here() -> Option<Self> {
+        Self::find(&env::current_dir().ok()?).await.ok()?
     }
 
     /// Finds it as [`Place::find`] does, with another git than the one on the PATH. That git does everything else, too.

@@ -4,7 +4,7 @@ use clap::Args;
 use teamwire_agents::work::{Left, Place, salvage};
 use teamwire_proto::{Reason, v1::MemberState};
 
-use super::needed_here;
+use super::{failure, needed_here};
 use crate::{
     command::{Output, confirm::Confirm},
     context::{ContextArgs, Who},
@@ -51,7 +51,7 @@ impl Drop {
                 format!("{member} still works in its worktree. End it first: `teamwire shutdown {member} --wait`."),
             ));
         }
-        let failed = |why: String| Failure::with_code(REFUSED, show::plain(&why));
+        let failed = |why: String| failure(why.into());
         let Some(left) = Left::find(&place, member).await.map_err(failed)? else {
             return Err(Failure::with_code(REFUSED, format!("{member} has left no branch in this repository.")));
         };

@@ -5,8 +5,6 @@ mod merge;
 mod read;
 mod salvage;
 
-use std::env;
-
 use clap::{Args, Subcommand};
 use futures::{StreamExt as _, stream};
 use teamwire_agents::work::{MemberWork, Place, WorkError};
@@ -18,7 +16,7 @@ use teamwire_proto::{
 
 use super::Output;
 use crate::{
-    context::{Caller, ContextArgs, Who},
+    context::{ContextArgs, Who},
     failure::{Failure, REFUSED},
     show,
 };
@@ -78,13 +76,16 @@ impl Work {
 
     async fn show(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller(Who::Current)?;
-        let place = here().await;
+        let place = Place::here().await;
         let members = caller.client.members().await?;
         let chosen: Vec<&v1::Member> = match &self.member {
             Some(name) => vec![find(&members, name)?],
             None => members.iter().filter(|member| member.role() != Role::Lead || member.program.is_some()).collect(),
         };
-        let against = self.against(&caller, &members, place.as_ref()).await?;
+        let against =
+            MemberWork::against(&caller.client, &members, place.as_ref(), self.against.as_deref().unwrap_or_default())
+                .await
+                .map_err(failure)?;
         let asked = chosen.iter().map(|member| {
             let (client, place, against, typed) =
                 (&caller.client, place.as_ref(), against.as_str(), self.against.as_deref());
@@ -114,16 +115,6 @@ impl Work {
         }
         Ok(())
     }
-
-    /// Returns what to compare with: the commit of another member, or what was typed.
-    async fn against(&self, caller: &Caller, members: &[v1::Member], place: Option<&Place>) -> Result<String, Failure> {
-        let Some(typed) = &self.against else { return Ok(String::new()) };
-        let Some(other) = members.iter().find(|member| member.name.eq_ignore_ascii_case(typed)) else {
-            return Ok(typed.clone());
-        };
-        let other = MemberWork { client: &caller.client, member: &other.name, place };
-        Ok(other.summary("").await.map_err(failure)?.head)
-    }
 }
 
 /// Calls the base of a comparison what the caller has typed.
@@ -134,14 +125,11 @@ fn named(work: v1::Work, typed: Option<&str>) -> v1::Work {
     }
 }
 
-/// Returns the working tree that the command runs in.
-async fn here() -> Option<Place> {
-    Place::find(&env::current_dir().ok()?).await.ok()?
-}
-
 /// Returns the working tree that the command runs in, which it needs. `what`: what it is for.
 async fn needed_here(what: &str) -> Result<Place, Failure> {
-    here().await.ok_or_else(|| Failure::usage(format!("This is no git repository. Run the command in the one {what}.")))
+    Place::here()
+        .await
+        .ok_or_else(|| Failure::usage(format!("This is no git repository. Run the command in the one {what}.")))
 }
 
 fn find<'m>(members: &'m [v1::Member], name: &str) -> Result<&'m v1::Member, Failure> {

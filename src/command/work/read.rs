@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use clap::Args;
 use teamwire_agents::{
     visible,
-    work::{MemberWork, What},
+    work::{MemberWork, Place, What},
 };
 use teamwire_proto::v1::WorkPart;
 
-use super::{failure, here};
+use super::failure;
 use crate::{
     context::{ContextArgs, Who},
     failure::Failure,
@@ -70,7 +70,7 @@ impl Log {
 
 async fn print(context: &ContextArgs, member: &str, what: &What) -> Result<(), Failure> {
     let caller = context.caller(Who::Current)?;
-    let place = here().await;
+    let place = Place::here().await;
     let work = MemberWork { client: &caller.client, member, place: place.as_ref() };
     let mut to = Printer { rest: Vec::new(), bytes: 0, raw: !io::IsTerminal::is_terminal(&io::stdout()) };
     work.write(what, &mut to).await.map_err(failure)?;

@@ -10,7 +10,7 @@ use super::{failure, needed_here};
 use crate::{
     command::{Output, confirm::Confirm},
     context::{ContextArgs, Who},
-    failure::{Failure, REFUSED},
+    failure::Failure,
     show,
 };
 
@@ -67,8 +67,8 @@ pub(super) struct Purge {
     pub(super) output: Output,
 }
 
-fn failed(why: impl AsRef<str>) -> Failure {
-    Failure::with_code(REFUSED, show::plain(why.as_ref()))
+fn failed(why: String) -> Failure {
+    failure(why.into())
 }
 
 impl Restore {
