@@ -1,16 +1,21 @@
-//! A command that sets something up is killed at any moment. The next one accepts what it has left.
+//! A command that sets something up is killed at any moment, or a coordinator under load. The next one accepts what it has
+//! left.
 //!
 //! `TEAMWIRE_TEST_KILLS` says how often each is killed; `cargo xtask nightly` kills more often.
 
 use std::{
+    collections::BTreeSet,
     env,
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use teamwire_client::{Client, Retry, v1};
+use teamwire_proto::v1::{history_entry::Event, send_request::Body};
+use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::world::{FreshMachine, World, bare_command, eventually};
 
@@ -21,7 +26,7 @@ const TEAM: &str = "name = \"acme\"\n[[members]]\nname = \"backend\"\nprofile = 
 const KILLS: u32 = 8;
 
 /// Runs a check for each of several random moments up to `longest`.
-fn at_random_moments(longest: Duration, check: impl Fn(Duration)) {
+fn at_random_moments(longest: Duration, mut check: impl FnMut(Duration)) {
     let kills = env::var("TEAMWIRE_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap());
     let seed = rand::random();
     let mut random = StdRng::seed_from_u64(seed);
@@ -113,4 +118,78 @@ fn certificates_are_issued_after_their_first_issue_was_killed() {
         machine.run_command(command, &["--address", address.trim(), "--ca", &file("ca.crt"), "health"]).succeeds();
         serving.kill();
     });
+}
+
+/// The number of concurrent callers, as many as share a flush to the disk under load.
+const CALLERS: usize = 64;
+
+/// The default limits exist to prevent this.
+const NO_LIMITS: &str = "[limits]\ninbox_entries_max = 1000000\ninbox_bytes_max = \"1GiB\"\n[rates]\n\
+                         sends_per_second = 1000000\nsends_burst = 1000000\nwrites_per_second = 1000000\n\
+                         writes_burst = 1000000\nread_bytes_per_second = \"16GiB\"\nread_bytes_burst = \"16GiB\"\n";
+
+#[test]
+fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
+    let mut world = World::configured(NO_LIMITS);
+    world.create_team("acme");
+    world.join("sink");
+    let sender = world.join("sender");
+    let runtime = Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let client = Client::connect(&world.coordinator.address()).unwrap().with_credential(&sender).unwrap();
+    let (mut count, mut sequence, mut slowest) = (0, 0, Duration::ZERO);
+    at_random_moments(Duration::from_millis(700), |moment| {
+        let mut callers = JoinSet::new();
+        for _ in 0..CALLERS {
+            callers.spawn(send_until_refused(client.clone().with_retry(Retry::none())));
+        }
+        sleep(moment);
+        world.coordinator.kill();
+        let confirmed: BTreeSet<String> = runtime.block_on(callers.join_all()).into_iter().flatten().collect();
+        count += confirmed.len();
+        let began = Instant::now();
+        world.coordinator.restart();
+        slowest = slowest.max(began.elapsed());
+        let kept = runtime.block_on(messages_after(&client, &mut sequence));
+        let lost: Vec<_> = confirmed.difference(&kept).collect();
+        assert!(lost.is_empty(), "{} of {} confirmed messages are lost: {lost:?}", lost.len(), confirmed.len());
+    });
+    let kept = runtime.block_on(messages_after(&client, &mut 0)).len();
+    assert!(0 < count && count <= kept, "{count} of {kept}");
+    eprintln!("{count} messages were confirmed; the slowest start took {slowest:?}");
+}
+
+/// Sends until a call fails. Returns the ids of the messages that were confirmed.
+async fn send_until_refused(client: Client) -> Vec<String> {
+    let mut ids = Vec::new();
+    loop {
+        let message = v1::DirectMessage {
+            recipient: "sink".to_owned(),
+            summary: "one of many".to_owned(),
+            content: "x".repeat(300),
+        };
+        match client.send(v1::SendRequest { body: Some(Body::Message(message)), ..Default::default() }).await {
+            Ok(sent) => ids.push(sent.message_id),
+            Err(_) => return ids,
+        }
+    }
+}
+
+/// Returns the ids of the messages in the history after a sequence, and moves that to the end.
+async fn messages_after(client: &Client, sequence: &mut u64) -> BTreeSet<String> {
+    let mut request =
+        v1::ListHistoryRequest { page_size: 1_000, after_sequence: *sequence, ..Default::default() };
+    let mut found = BTreeSet::new();
+    loop {
+        let page = client.list_history(request.clone()).await.unwrap();
+        *sequence = page.last_sequence;
+        found.extend(page.entries.into_iter().filter_map(|entry| match entry.event {
+            Some(Event::Message(message)) => Some(message.id),
+            _ => None,
+        }));
+        if page.next_page_token.is_empty() {
+            return found;
+        }
+        request.page_token = page.next_page_token;
+    }
 }

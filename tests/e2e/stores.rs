@@ -241,6 +241,7 @@ fn a_store_file_that_is_gone_is_not_replaced_by_an_empty_one() {
     world.coordinator.end();
     let file = world.coordinator.state_directory().join("teamwire.redb");
     let reserve = world.coordinator.state_directory().join("teamwire.redb.reserve");
+    let log = world.coordinator.state_directory().join("teamwire.redb.wal");
     let whole = fs::read(&file).unwrap();
     for state in ["is missing", "is empty"] {
         match state {
@@ -256,8 +257,9 @@ fn a_store_file_that_is_gone_is_not_replaced_by_an_empty_one() {
     world.cli(LEAD, &["team", "show"]).succeeds();
     // Consent to an empty store.
     world.coordinator.end();
-    fs::remove_file(&file).unwrap();
-    fs::remove_file(&reserve).unwrap();
+    for file in [&file, &reserve, &log] {
+        fs::remove_file(file).unwrap();
+    }
     world.coordinator.restart();
     world.create_team("acme");
 }
@@ -311,7 +313,7 @@ impl Disk {
         let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(directory).status();
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m,mode=700", "tmpfs"]).arg(directory).status();
         assert!(mounted.unwrap().success());
         for (path, contents) in files {
             fs::write(&path, contents).unwrap();

@@ -1,4 +1,4 @@
-//! The file of the embedded store, when the coordinator opens what a disk or a person has made of it.
+//! The files of the embedded store, when the coordinator opens what a disk or a person has made of them.
 
 use std::{
     fs,
@@ -16,7 +16,8 @@ use teamwire_server::store::{
 /// How many commits the file has.
 const COMMITS: u64 = 12;
 
-/// What redb keeps of which state is the last one, and of whether the file was closed, is before this.
+/// What redb keeps of which state is the last one, and of whether the file was closed, is before this. So is the header of
+/// the write-ahead log.
 const HEADER_BYTES: usize = 4096;
 
 /// How many bytes make a change.
@@ -27,23 +28,32 @@ const GROWTH_BYTES_MAX: usize = 1 << 20;
 
 const KIND: &str = "number";
 
-/// A valid file, as it is while it is open, and as it is once it was closed.
+/// A valid file, as it is while it is open, and as it is once it was closed; and the write-ahead log while it is open.
 struct Files {
     open: Vec<u8>,
+    log: Vec<u8>,
     closed: Vec<u8>,
 }
 
-/// A script of changes, made to a valid file before that is opened. What opens is a state that was committed once, or
-/// at least nothing that breaks the coordinator; what does not is refused with a reason.
+/// A script of changes, made to a valid file or log before that is opened. What opens is a state that was committed once,
+/// or at least nothing that breaks the coordinator; what does not is refused with a reason.
 pub(crate) fn open(input: &[u8]) {
     let Some((first, script)) = input.split_first() else { return };
     let files = files();
-    let (valid, was_open) = if first % 4 == 0 { (&files.closed, false) } else { (&files.open, true) };
+    let (valid, was_open, other) = match first % 4 {
+        0 => (&files.closed, false, None),
+        1 => (&files.log, true, Some(("store", &files.open))),
+        _ => (&files.open, true, Some(("store.wal", &files.log))),
+    };
     let mut file = valid.clone();
     let touches_header = change(&mut file, script);
     let directory = tempfile::tempdir_in(memory()).expect("a directory");
     let path = directory.path().join("store");
-    fs::write(&path, &file).expect("a file");
+    let changed = if first % 4 == 1 { "store.wal" } else { "store" };
+    fs::write(directory.path().join(changed), &file).expect("a file");
+    if let Some((name, contents)) = other {
+        fs::write(directory.path().join(name), contents).expect("a file");
+    }
     // Of a file that was closed, nothing is checked before it is needed: what is in it may then be anything.
     let is_checked = was_open && !touches_header && file.len() >= valid.len();
     let is_whole = file == *valid;
@@ -85,11 +95,17 @@ fn files() -> &'static Files {
                     Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(60) },
                 ];
                 commit(&*store, writes).await.expect("a commit");
+                if number == COMMITS / 2 {
+                    // Half of the commits are in the file, the others in the log.
+                    let drop = Txn { writes: vec![Write::DropNamespace], ..Txn::default() };
+                    store.commit(&Namespace::directory(), &drop).await.expect("a checkpoint");
+                }
             }
         });
         let open = fs::read(&path).expect("the file");
+        let log = fs::read(directory.path().join("store.wal")).expect("the log");
         drop(store);
-        Files { open, closed: fs::read(&path).expect("the file") }
+        Files { open, log, closed: fs::read(&path).expect("the file") }
     })
 }
 
@@ -155,7 +171,9 @@ fn look(path: &Path, is_checked: bool, is_whole: bool) {
         Ok(store) => store,
         Err(error) => {
             assert!(!is_whole, "{error}");
-            assert!(matches!(error, StoreError::Corrupt(_) | StoreError::Unavailable(_)), "{error}");
+            let is_refused =
+                matches!(error, StoreError::Corrupt(_) | StoreError::Unavailable(_) | StoreError::Unusable(_));
+            assert!(is_refused, "{error}");
             return;
         }
     };

@@ -311,6 +311,13 @@ fn redis_answers_like_the_embedded_store() {
     alike(async || RedisStore::connect(&server.url(), "test").await.unwrap(), CASES);
 }
 
+/// What is in memory, being written to the file, and in the file, is one store.
+#[test]
+fn a_store_that_always_makes_checkpoints_answers_like_one_that_makes_none() {
+    let directory = tempfile::tempdir().unwrap();
+    alike(async || EmbeddedStore::with_small_log(&directory.path().join("store")), CASES / 4);
+}
+
 #[test]
 fn the_model_answers_like_the_embedded_store() {
     alike(async || ModelStore::new(), CASES / 4);

@@ -1,4 +1,4 @@
-//! Damages copies of an embedded store's file and records what a coordinator makes of each.
+//! Damages copies of an embedded store's files and records what a coordinator makes of each.
 
 use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
 
@@ -14,20 +14,32 @@ use crate::{
 /// The page size of the file and of disk writes.
 const PAGE: usize = 4096;
 
+/// The size of a sector. Each record of the write-ahead log begins a new one.
+const SECTOR: usize = 512;
+
+/// The write-ahead log is this long, or longer by a multiple of its extensions.
+const LOG_HEADER: usize = 4096;
+const LOG_EXTENSION: usize = 64 * 1024;
+
 /// The longest a coordinator may take to refuse a damaged copy, or to open and read it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Kills the coordinator, damages copies of its file in every way, and records what another coordinator makes of each.
-/// Leaves the file itself intact and its coordinator stopped.
+/// Kills the coordinator, damages copies of its files in every way, and records what another coordinator makes of each.
+/// Leaves the files themselves intact and their coordinator stopped.
 pub async fn inspect(cluster: &mut Cluster, random: &mut StdRng) -> io::Result<()> {
     cluster.coordinators[0].process.kill();
     // Let members record the last answers.
     sleep(Duration::from_millis(200)).await;
-    let file = fs::read(cluster.directory.join("store"))?;
-    for (how, damaged) in damages(&file, random) {
+    let [file, log] = ["store", "store.wal"].map(|name| fs::read(cluster.directory.join(name)));
+    let (file, log) = (file?, log?);
+    let damaged_files = damages(&file, random).into_iter().map(|(how, damaged)| (how, damaged, log.clone()));
+    let damaged_logs = log_damages(&log, random).into_iter().map(|(how, damaged)| (how, file.clone(), damaged));
+    let copies: Vec<_> = damaged_files.chain(damaged_logs).collect();
+    for (how, file, log) in copies {
         let directory = cluster.directory.join("damaged");
         fs::create_dir_all(&directory)?;
-        fs::write(directory.join("store"), damaged)?;
+        fs::write(directory.join("store"), file)?;
+        fs::write(directory.join("store.wal"), log)?;
         let seen = open(cluster, &directory, how).await?;
         cluster.note(seen)?;
         fs::remove_dir_all(&directory)?;
@@ -59,7 +71,33 @@ fn damages(file: &[u8], random: &mut StdRng) -> Vec<(String, Vec<u8>)> {
     ]
 }
 
-/// Opens the file of a directory with a new coordinator and returns the outcome.
+/// Returns each kind of damage with the damaged copy of a write-ahead log.
+fn log_damages(log: &[u8], random: &mut StdRng) -> Vec<(String, Vec<u8>)> {
+    let over = |how: &str, at: usize, with: &[u8]| {
+        let mut damaged = log.to_vec();
+        damaged[at..at + with.len()].copy_from_slice(with);
+        (format!("{how} (at {at} of {})", log.len()), damaged)
+    };
+    let mut garbage = [0; SECTOR];
+    random.fill_bytes(&mut garbage);
+    let used: Vec<_> = (LOG_HEADER / SECTOR..log.len() / SECTOR)
+        .filter(|sector| log[sector * SECTOR..][..SECTOR].iter().any(|byte| *byte != 0))
+        .collect();
+    let used = |random: &mut StdRng| used.choose(random).copied().unwrap_or_default() * SECTOR;
+    let mut kinds = vec![
+        over("a sector of the log is garbage", used(random), &garbage),
+        over("a sector of the log is empty", used(random), &[0; SECTOR]),
+        over("the head of the log is garbage", random.random_range(0..16), &garbage[..32]),
+    ];
+    // Shorter by an extension, or by one and a part of the first record in it, it looks like a log that is shorter.
+    let cut = random.random_range(LOG_HEADER..log.len());
+    if (cut - LOG_HEADER) % LOG_EXTENSION > LOG_EXTENSION / 4 {
+        kinds.push((format!("the log is cut (at {cut} of {})", log.len()), log[..cut].to_vec()));
+    }
+    kinds
+}
+
+/// Opens the files of a directory with a new coordinator and returns the outcome.
 async fn open(cluster: &Cluster, directory: &Path, how: String) -> io::Result<What> {
     let store = format!("embedded:{}", directory.join("store").display());
     let mut coordinator = Coordinator::start(&cluster.teamwire, directory, store, &cluster.operator(), Vec::new())?;

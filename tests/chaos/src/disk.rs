@@ -9,7 +9,7 @@ use std::{
 use nix::unistd::geteuid;
 
 /// The mount option for its size.
-const SIZE: &str = "size=64m";
+const SIZE: &str = "size=128m";
 
 /// A disk in memory, unmounted on drop.
 #[derive(Debug)]

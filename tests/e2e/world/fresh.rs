@@ -170,6 +170,7 @@ impl FreshMachine {
             "operator.credential",
             "teamwire.redb",
             "teamwire.redb.reserve",
+            "teamwire.redb.wal",
             "up",
         ];
         assert_eq!(left, documented);

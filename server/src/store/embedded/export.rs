@@ -1,27 +1,23 @@
 //! Reads the whole file, as of one instant.
 //!
-//! All of it is read in one read transaction. While that is open, the file keeps the pages that commits replace, so it
-//! grows by as much as is written meanwhile, and reuses the space afterwards.
+//! All of it is read at one instant. Meanwhile, the file keeps the pages that checkpoints replace, so it grows by as much
+//! as is written, and reuses the space afterwards.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redb::{ReadOnlyTable, ReadTransaction};
 use tokio::sync::mpsc;
 
 use super::{
     EmbeddedStore,
-    tables::{
-        self, DAY_MS, Definition, ENTRIES, FACTS, LEASES, RECORDS, REPLIES, Result as ReadResult, STREAMS, VERSION,
-    },
+    tables::{self, DAY_MS, Result as ReadResult, Table},
+    view::View,
 };
 use crate::store::{
     Export, Item, Namespace, StoreError,
     export::{abandoned, in_order},
 };
-
-type Reading = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 /// Why an export ended early.
 enum Ended {
@@ -43,14 +39,14 @@ impl Export for EmbeddedStore {
 
     async fn namespaces(&self) -> Result<Vec<Namespace>, StoreError> {
         let today = self.clock.now_ms() / DAY_MS;
-        self.read_elsewhere(move |txn| namespaces(txn, today)).await
+        self.read_elsewhere(move |view| namespaces(view, today)).await
     }
 
     async fn export(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
         let (to, clock) = (to.clone(), self.clock.clone());
-        let finished = self.read_elsewhere(move |txn| {
+        let finished = self.read_elsewhere(move |view| {
             // Read after the snapshot was taken, so that no commit in it is later.
-            let export = Exporting { txn, to, now_ms: clock.now_ms() };
+            let export = Exporting { view, to, now_ms: clock.now_ms() };
             match export.run() {
                 Ok(()) => Ok(true),
                 Err(Ended::Abandoned) => Ok(false),
@@ -62,28 +58,27 @@ impl Export for EmbeddedStore {
 }
 
 struct Exporting<'t> {
-    txn: &'t ReadTransaction,
+    view: &'t View<'t>,
     to: mpsc::Sender<Item>,
     now_ms: u64,
 }
 
 impl Exporting<'_> {
     fn run(&self) -> Result<(), Ended> {
-        let facts = self.txn.open_table(FACTS)?;
-        let version = facts.get(VERSION)?.map_or(0, |version| version.value());
-        for namespace in namespaces(self.txn, self.now_ms / DAY_MS)? {
+        let version = self.view.version();
+        for namespace in namespaces(self.view, self.now_ms / DAY_MS)? {
             let prefix = tables::prefix(&namespace);
             self.send(Item::Namespace { namespace, version, clock_ms: self.now_ms })?;
             self.records(&prefix)?;
             self.streams(&prefix)?;
-            self.each(LEASES, &prefix, |name, value| {
+            self.each(Table::Leases, &prefix, |name, value| {
                 let (until_ms, _) = tables::split_number(value)?;
                 Ok(Item::Lease { name: text(name), left_ms: until_ms.saturating_sub(self.now_ms) })
             })?;
             for day in valid_days(self.now_ms / DAY_MS) {
                 let mut keys = day.to_be_bytes().to_vec();
                 keys.extend_from_slice(&prefix);
-                self.each(REPLIES, &keys, |key, value| {
+                self.each(Table::Replies, &keys, |key, value| {
                     Ok(Item::Reply { key: text(key), data: Bytes::copy_from_slice(value) })
                 })?;
             }
@@ -92,7 +87,7 @@ impl Exporting<'_> {
     }
 
     fn records(&self, prefix: &[u8]) -> Result<(), Ended> {
-        self.each(RECORDS, prefix, |key, value| {
+        self.each(Table::Records, prefix, |key, value| {
             let (kind, id) = split_name(key)?;
             let (_, data) = tables::split_number(value)?;
             Ok(Item::Record { kind: text(kind), id: text(id), data: Bytes::copy_from_slice(data) })
@@ -100,14 +95,13 @@ impl Exporting<'_> {
     }
 
     fn streams(&self, prefix: &[u8]) -> Result<(), Ended> {
-        let streams = self.txn.open_table(STREAMS)?;
-        for found in streams.range(prefix..tables::end_of(prefix).as_slice())? {
-            let (key, _) = found?;
-            let name = key.value().get(prefix.len()..).unwrap_or_default();
-            let extent = tables::stored_extent(&streams, key.value())?;
-            let mut entries = key.value().to_vec();
+        for found in self.view.prefixed(Table::Streams, prefix, &tables::end_of(prefix))? {
+            let (key, value) = found?;
+            let name = key.bytes().get(prefix.len()..).unwrap_or_default();
+            let extent = tables::extent(Some(value.bytes()))?;
+            let mut entries = key.bytes().to_vec();
             entries.push(0);
-            self.each(ENTRIES, &entries, |sequence, value| {
+            self.each(Table::Entries, &entries, |sequence, value| {
                 let (sequence, _) = tables::split_number(sequence)?;
                 let (weight, data) = tables::split_number(value)?;
                 Ok(Item::Entry { stream: text(name), sequence, weight, data: Bytes::copy_from_slice(data) })
@@ -118,16 +112,10 @@ impl Exporting<'_> {
     }
 
     /// Sends one item for each key of a table that starts with `prefix`. `item` gets the remaining key, and the value.
-    fn each(
-        &self,
-        table: Definition,
-        prefix: &[u8],
-        item: impl Fn(&[u8], &[u8]) -> ReadResult<Item>,
-    ) -> Result<(), Ended> {
-        let table: Reading = self.txn.open_table(table)?;
-        for found in table.range(prefix..tables::end_of(prefix).as_slice())? {
+    fn each(&self, table: Table, prefix: &[u8], item: impl Fn(&[u8], &[u8]) -> ReadResult<Item>) -> Result<(), Ended> {
+        for found in self.view.prefixed(table, prefix, &tables::end_of(prefix))? {
             let (key, value) = found?;
-            self.send(item(key.value().get(prefix.len()..).unwrap_or_default(), value.value())?)?;
+            self.send(item(key.bytes().get(prefix.len()..).unwrap_or_default(), value.bytes())?)?;
         }
         Ok(())
     }
@@ -143,25 +131,24 @@ fn valid_days(today: u64) -> [u64; 2] {
 }
 
 /// Returns the namespaces that hold anything. Jumps from each one to the next, so it does not read what is in them.
-fn namespaces(txn: &ReadTransaction, today: u64) -> ReadResult<Vec<Namespace>> {
+fn namespaces(view: &View<'_>, today: u64) -> ReadResult<Vec<Namespace>> {
     let mut found = BTreeSet::new();
-    for table in [RECORDS, STREAMS, LEASES] {
-        jump(&txn.open_table(table)?, &[], &mut found)?;
+    for table in [Table::Records, Table::Streams, Table::Leases] {
+        jump(view, table, &[], &mut found)?;
     }
-    let replies = txn.open_table(REPLIES)?;
     for day in valid_days(today) {
-        jump(&replies, &day.to_be_bytes(), &mut found)?;
+        jump(view, Table::Replies, &day.to_be_bytes(), &mut found)?;
     }
     Ok(in_order(found.into_iter().collect()))
 }
 
 /// Adds the namespaces whose keys in a table start with `before`.
-fn jump(table: &Reading, before: &[u8], found: &mut BTreeSet<Namespace>) -> ReadResult<()> {
+fn jump(view: &View<'_>, table: Table, before: &[u8], found: &mut BTreeSet<Namespace>) -> ReadResult<()> {
     let mut from = before.to_vec();
     loop {
-        let Some(next) = table.range(from.as_slice()..)?.next() else { return Ok(()) };
-        let (key, _) = next?;
-        let Some(rest) = key.value().strip_prefix(before) else { return Ok(()) };
+        let next = view.range(table, Bound::Included(&from), Bound::Unbounded, false)?.next();
+        let Some(next) = next.transpose()? else { return Ok(()) };
+        let Some(rest) = next.0.bytes().strip_prefix(before) else { return Ok(()) };
         let (namespace, _) = split_name(rest)?;
         found.insert(Namespace::from_stored(&text(namespace)));
         from = [before, namespace, &[1]].concat();

@@ -14,15 +14,16 @@ use std::{
 };
 
 use nix::errno::Errno;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use redb::{
     Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction, backends,
 };
 
 use super::{
+    changes::Facts,
     place::Place,
     reserve::Reserve,
-    tables::{CLOCK_MS, COUNTED, DAY_MS, FACTS, FORMAT, Result, Tables, VERSION, WRITTEN_BY},
+    tables::{CLOCK_MS, FACTS, FORMAT, LOG, LOGGED, Result, Table, VERSION, WRITTEN_BY},
 };
 use crate::store::{FORMAT_KNOWN, StoreError, newer_format};
 
@@ -60,6 +61,8 @@ pub(super) struct StoreFile {
     name: String,
     opener: Opener,
     state: RwLock<Access>,
+    /// Held by the thread that opens the file again.
+    reopening: Mutex<()>,
 }
 
 enum Access {
@@ -70,13 +73,13 @@ enum Access {
     Ended(StoreError),
 }
 
-/// The state in the file that the writer continues from.
+/// What the file says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts {
-    /// The last version given to a record.
-    pub(super) version: u64,
-    /// The clock at the last commit.
-    pub(super) clock_ms: u64,
+pub(super) struct Found {
+    /// What its tables contain.
+    pub(super) facts: Facts,
+    /// The id of the write-ahead log that may continue them. Zero if they are complete.
+    pub(super) log: u64,
 }
 
 impl fmt::Debug for StoreFile {
@@ -87,25 +90,46 @@ impl fmt::Debug for StoreFile {
 
 impl StoreFile {
     /// Opens the database with `opener`. Errors call it `name`.
-    pub(super) fn open(name: String, opener: Opener) -> std::result::Result<(Self, Facts), StoreError> {
-        let file = Self { name, opener, state: RwLock::new(Access::Closed(String::new())) };
-        let facts = file.reopen()?;
-        Ok((file, facts))
+    pub(super) fn open(name: String, opener: Opener) -> std::result::Result<(Self, Found), StoreError> {
+        let state = RwLock::new(Access::Closed(String::new()));
+        let file = Self { name, opener, state, reopening: Mutex::default() };
+        let found = file.reopen()?;
+        Ok((file, found))
+    }
+
+    /// Returns what errors call it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Opens the database again if it is closed after a failure. Fails if it is closed for good.
+    pub(super) fn ensure_open(&self) -> std::result::Result<(), StoreError> {
+        let reopening = self.reopening.lock();
+        match &*self.state.read() {
+            Access::Open(_) => return Ok(()),
+            Access::Ended(error) => return Err(error.clone()),
+            Access::Closed(_) => {}
+        }
+        self.reopen_alone(&reopening).map(drop).map_err(refusing)
     }
 
     /// Closes the database and opens it again.
-    pub(super) fn reopen(&self) -> std::result::Result<Facts, StoreError> {
+    pub(super) fn reopen(&self) -> std::result::Result<Found, StoreError> {
+        self.reopen_alone(&self.reopening.lock())
+    }
+
+    fn reopen_alone(&self, _reopening: &MutexGuard<'_, ()>) -> std::result::Result<Found, StoreError> {
         // Drop the old database first, so that the file can be locked again.
         self.set(Access::Closed(format!("{} is being opened", self.name)));
         let opened = catch_panic(|| {
             let opened = (self.opener)()?;
-            let facts = prepare(&self.name, &opened.database)?;
-            Ok((opened, facts))
+            let found = prepare(&self.name, &opened.database)?;
+            Ok((opened, found))
         });
         match opened {
-            Ok((opened, facts)) => {
+            Ok((opened, found)) => {
                 self.set(Access::Open(opened));
-                Ok(facts)
+                Ok(found)
             }
             Err(error) => {
                 let error = self.explain(error);
@@ -128,14 +152,14 @@ impl StoreFile {
     /// Reads a snapshot.
     pub(super) fn read<R>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> Result<R>,
+        read: impl FnOnce(ReadTransaction) -> Result<R>,
     ) -> std::result::Result<R, StoreError> {
         let txn = match &*self.state.read() {
             Access::Open(opened) => opened.database.begin_read(),
             Access::Closed(reason) => return Err(StoreError::Unavailable(reason.clone())),
             Access::Ended(error) => return Err(error.clone()),
         };
-        catch_panic(|| read(&txn?)).map_err(|error| self.explain(error))
+        catch_panic(|| read(txn?)).map_err(|error| self.explain(error))
     }
 
     /// Fails if the file is open but its path leads elsewhere, because it was deleted or replaced.
@@ -146,13 +170,23 @@ impl StoreFile {
         }
     }
 
-    /// Begins the only write transaction. Returns `None` if the file is closed and can be reopened.
-    pub(super) fn begin_write(&self) -> std::result::Result<Option<Result<WriteTransaction>>, StoreError> {
+    /// Begins a write transaction. The file has one at a time.
+    pub(super) fn begin_write(&self) -> std::result::Result<Result<WriteTransaction>, StoreError> {
         match &*self.state.read() {
-            Access::Open(opened) => Ok(Some(opened.database.begin_write().map_err(redb::Error::from))),
-            Access::Closed(_) => Ok(None),
+            Access::Open(opened) => Ok(opened.database.begin_write().map_err(redb::Error::from)),
+            Access::Closed(reason) => Err(StoreError::Unavailable(reason.clone())),
             Access::Ended(error) => Err(error.clone()),
         }
+    }
+
+    /// Returns whether the file is open.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(*self.state.read(), Access::Open(_))
+    }
+
+    /// Returns whether the file is closed for good.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(*self.state.read(), Access::Ended(_))
     }
 
     /// Converts an error of redb into one of the store.
@@ -210,6 +244,14 @@ impl From<Unusable> for redb::Error {
     }
 }
 
+/// Marks the error of a commit that was certainly not applied.
+pub(super) fn refusing(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unavailable(reason) => StoreError::Refusing(reason),
+        error => error,
+    }
+}
+
 /// Returns whether a disk is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -220,7 +262,8 @@ fn catch_panic<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(message(&*panic).to_owned())))
 }
 
-fn message(panic: &(dyn Any + Send)) -> &str {
+/// Returns what a panic said.
+pub(super) fn message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text,
@@ -228,34 +271,31 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Creates the tables of a new file, or reads the facts of an existing one. Counts what namespaces hold in a file that
-/// was last written by a release that does not count. `name` is the file's, for errors.
-fn prepare(name: &str, database: &Database) -> Result<Facts> {
+/// Creates the tables of a new file, or reads the facts of an existing one. `name` is the file's, for errors.
+fn prepare(name: &str, database: &Database) -> Result<Found> {
     let txn = database.begin_write()?;
     let mut facts = txn.open_table(FACTS)?;
     let fact = |name| -> Result<Option<u64>> { Ok(facts.get(name)?.map(|number| number.value())) };
-    let found = Facts { version: fact(VERSION)?.unwrap_or(0), clock_ms: fact(CLOCK_MS)?.unwrap_or(0) };
+    let known = |name| -> Result<u64> { Ok(fact(name)?.unwrap_or(0)) };
+    let found = Found {
+        facts: Facts { version: known(VERSION)?, clock_ms: known(CLOCK_MS)?, logged: known(LOGGED)? },
+        log: known(LOG)?,
+    };
     let format = fact(FORMAT)?;
     let written_by = fact(WRITTEN_BY)?.map(release_name);
-    let is_counted = fact(COUNTED)? == Some(found.version);
     match format {
-        Some(FORMAT_KNOWN) if is_counted => {
+        Some(FORMAT_KNOWN) => {
             drop(facts);
             txn.abort()?;
-        }
-        Some(FORMAT_KNOWN) => {
-            facts.insert(COUNTED, found.version)?;
-            drop(facts);
-            Tables::open(&txn)?.recount(found.clock_ms / DAY_MS)?;
-            txn.commit()?;
         }
         Some(newer) => return Err(Unusable(newer_format(name, newer, written_by.as_deref())).into()),
         None => {
             facts.insert(FORMAT, FORMAT_KNOWN)?;
-            facts.insert(COUNTED, found.version)?;
             facts.insert(WRITTEN_BY, RELEASE)?;
             drop(facts);
-            drop(Tables::open(&txn)?);
+            for table in Table::ALL {
+                txn.open_table(table.definition())?;
+            }
             txn.commit()?;
         }
     }
@@ -364,7 +404,8 @@ fn is_finished(file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-fn create(path: &Path) -> io::Result<File> {
+/// Opens or creates a file of the store, with access for this user only, and flushes it and its directory to the disk.
+pub(super) fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]

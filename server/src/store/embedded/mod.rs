@@ -1,8 +1,10 @@
-//! The embedded store: one file on this machine, for one coordinator.
+//! The embedded store: a file on this machine and its write-ahead log, for one coordinator.
 //!
 //! One thread writes (group commit). It takes every queued transaction, evaluates each against the result of the ones
-//! before it, commits them all with one flush to disk, and only then acknowledges them. Under load, transactions share
-//! the cost of the flush; without load, none waits for others. Reads see the last commit and never block.
+//! before it, appends the changes of all to the log, flushes the log to the disk, and only then acknowledges them. Under
+//! load, transactions share the cost of the flush; without load, none waits for others. What the log holds is in memory,
+//! too, on top of the file, and reads see both. A second thread writes it to the file whenever half of the log is full.
+//! Closing the store writes the rest, so that the file alone is complete.
 //!
 //! While the disk is full, transactions fail with [`StoreError::Full`], except those that a full store applies: they
 //! use the space of a reserve, as long as no other program takes it. The writer looks for room once a second. Reads
@@ -12,9 +14,13 @@
 //! [`StoreError::Unusable`]. Reads keep working.
 
 mod apply;
+mod changes;
+mod checkpoint;
 mod clock;
+mod draft;
 mod export;
 mod file;
+mod log_file;
 mod place;
 mod plan;
 mod reserve;
@@ -22,23 +28,26 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod versions;
+mod view;
+mod wal;
 mod writer;
 
-use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{ops::Bound, path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use parking_lot::Mutex;
-use redb::ReadTransaction;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use self::{
+    checkpoint::Checkpointer,
     clock::Clock,
-    file::{Opener, StoreFile},
+    file::{Found, Opener, StoreFile},
+    log_file::LogFile,
     reserve::Reserve,
-    tables::{DAY_MS, ENTRIES, LEASES, RECORDS, Result as ReadResult, STREAMS, USAGE},
+    tables::{DAY_MS, Result as ReadResult, Table},
     versions::Versions,
-    writer::{Job, QUEUE_MAX, Writer},
+    view::{Key as FoundKey, Layers, Recent, Value, View},
+    writer::{Job, Log, QUEUE_MAX, Writer},
 };
 use super::{
     Durability, Entry, Extent, Key, Leases, NOTIFICATIONS_MAX, Namespace, Notification, Outcome, Range, Record, Store,
@@ -56,6 +65,7 @@ const RELEASE_GRACE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct EmbeddedStore {
     file: Arc<StoreFile>,
+    recent: Arc<Recent>,
     clock: Arc<Clock>,
     versions: Arc<Versions>,
     notifications: broadcast::Sender<Notification>,
@@ -80,22 +90,45 @@ impl EmbeddedStore {
     fn open_within(path: &Path, grace: Duration) -> Result<Arc<Self>, StoreError> {
         let reserve = Reserve::of(path);
         let opener = file::on_disk(path, grace, reserve.clone());
-        Self::start(path.display().to_string(), opener, Some(reserve), Durability::Fsynced)
+        let log = LogFile { opener: log_file::on_disk(path), segment_bytes: wal::SEGMENT_BYTES };
+        Self::start(path.display().to_string(), opener, log, Some(reserve), Durability::Fsynced)
     }
 
     /// Opens an empty store that is gone when the process ends, for tests and trials.
     pub fn in_memory() -> Result<Arc<Self>, StoreError> {
-        Self::start("the store in memory".to_owned(), file::in_memory(), None, Durability::Applied)
+        let log = LogFile { opener: log_file::in_memory(), segment_bytes: wal::SEGMENT_BYTES };
+        Self::start("the store in memory".to_owned(), file::in_memory(), log, None, Durability::Applied)
+    }
+
+    /// Opens the file at `path` with a log so small that nearly every commit makes a checkpoint.
+    #[cfg(test)]
+    pub(super) fn with_small_log(path: &Path) -> Arc<Self> {
+        let opener = file::on_disk(path, RELEASE_GRACE, Reserve::of(path));
+        let log = LogFile { opener: log_file::on_disk(path), segment_bytes: 2 * 1024 };
+        Self::start(path.display().to_string(), opener, log, None, Durability::Fsynced).unwrap()
     }
 
     fn start(
         name: String,
         opener: Opener,
+        log_file: LogFile,
         reserve: Option<Reserve>,
         durability: Durability,
     ) -> Result<Arc<Self>, StoreError> {
-        let (file, facts) = StoreFile::open(name, opener)?;
-        let file = Arc::new(file);
+        let (file, found) = StoreFile::open(name, opener)?;
+        let (log, layers, facts, unwritten) = match log_file.recover(&file, found)? {
+            Some((wal, place, recovered)) => {
+                let frozen = (!recovered.frozen.is_empty()).then(|| Arc::new(recovered.frozen));
+                let unwritten = frozen.is_some().then_some(Found { facts: recovered.frozen_facts, log: found.log });
+                let version = recovered.facts.version;
+                let layers = Layers { active: Arc::new(recovered.active), frozen, version };
+                (Some(Log { wal, id: found.log, place }), layers, recovered.facts, unwritten)
+            }
+            None => (None, Layers { version: found.facts.version, ..Layers::default() }, found.facts, None),
+        };
+        let (file, recent) = (Arc::new(file), Arc::new(Recent::starting_with(layers)));
+        let checkpointer = Checkpointer::start(file.clone(), recent.clone(), unwritten)
+            .map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
         let clock = Arc::new(Clock::starting_at_least(facts.clock_ms));
         let versions = Arc::new(Versions::starting_at(facts.version));
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
@@ -103,20 +136,24 @@ impl EmbeddedStore {
         let is_locked = durability == Durability::Fsynced;
         let writer = Writer {
             file: file.clone(),
+            recent: recent.clone(),
+            checkpointer,
+            log_file,
+            log,
             clock: clock.clone(),
             versions: versions.clone(),
             queue: jobs,
             notifications: notifications.clone(),
             durability,
-            version: facts.version,
-            purged_ms: 0,
+            facts,
             last_failure: None,
             reserve,
             full: None,
         };
-        let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
+        let writer = writer.start()?;
         Ok(Arc::new(Self {
             file,
+            recent,
             clock,
             versions,
             notifications,
@@ -130,18 +167,25 @@ impl EmbeddedStore {
         self.queue.as_ref().ok_or_else(writer_gone)
     }
 
-    fn read_inline<R>(&self, read: impl FnOnce(&ReadTransaction) -> ReadResult<R>) -> Result<R, StoreError> {
-        let result = self.file.read(read);
+    fn read_inline<R>(&self, read: impl FnOnce(&View<'_>) -> ReadResult<R>) -> Result<R, StoreError> {
+        let layers = self.recent.read();
+        let result = self.file.read(|txn| read(&View::new(&layers, txn)));
+        drop(layers);
         self.report(&result);
         result
     }
 
     async fn read_elsewhere<R: Send + 'static>(
         &self,
-        read: impl FnOnce(&ReadTransaction) -> ReadResult<R> + Send + 'static,
+        read: impl FnOnce(&View<'_>) -> ReadResult<R> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let file = self.file.clone();
-        let result = tokio::task::spawn_blocking(move || file.read(read))
+        let (file, recent) = (self.file.clone(), self.recent.clone());
+        let result = tokio::task::spawn_blocking(move || {
+            // A long read does not hold up commits.
+            let layers = recent.read().clone();
+            file.read(|txn| read(&View::new(&layers, txn)))
+        });
+        let result = result
             .await
             .unwrap_or_else(|error| Err(StoreError::Unavailable(format!("the read was canceled: {error}"))));
         self.report(&result);
@@ -171,11 +215,10 @@ impl Drop for EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.read_inline(|txn| {
-            let records = txn.open_table(RECORDS)?;
-            let read = |key: &Key| match records.get(tables::record(namespace, key.kind, &key.id).as_slice())? {
-                Some(value) => Ok(Some(record(value.value())?)),
-                None => Ok(None),
+        self.read_inline(|view| {
+            let read = |key: &Key| {
+                let value = view.get(Table::Records, &tables::record(namespace, key.kind, &key.id))?;
+                value.map(|value| value.record()).transpose()
             };
             keys.iter().map(read).collect()
         })
@@ -192,61 +235,52 @@ impl Store for EmbeddedStore {
         // Ids are not empty and contain no zero byte, so `after` plus a zero byte sorts right after `after` itself.
         let mut first = tables::record(namespace, kind, after);
         first.push(0);
-        self.read_elsewhere(move |txn| {
-            let records = txn.open_table(RECORDS)?;
+        self.read_elsewhere(move |view| {
             let end = tables::end_of(&all);
-            let found = records.range(first.as_slice()..end.as_slice())?.take(limit);
-            found
-                .map(|found| {
-                    let (key, value) = found?;
-                    let id = key.value().get(all.len()..).unwrap_or_default();
-                    Ok((String::from_utf8_lossy(id).into_owned(), record(value.value())?))
-                })
-                .collect()
+            let (from, to) = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
+            let record = |found: ReadResult<(FoundKey<'_>, Value<'_>)>| {
+                let (key, value) = found?;
+                let id = key.bytes().get(all.len()..).unwrap_or_default();
+                Ok((String::from_utf8_lossy(id).into_owned(), value.record()?))
+            };
+            view.range(Table::Records, from, to, false)?.take(limit).map(record).collect()
         })
         .await
     }
 
     async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        if range.first > range.last {
-            return Ok(Vec::new());
-        }
         let (first, last) =
             (tables::entry(namespace, stream, range.first), tables::entry(namespace, stream, range.last));
-        let read = move |txn: &ReadTransaction| {
-            let entries = txn.open_table(ENTRIES)?;
-            let found = entries.range(first.as_slice()..=last.as_slice())?;
-            let entry =
-                |found: std::result::Result<(redb::AccessGuard<'_, &[u8]>, redb::AccessGuard<'_, &[u8]>), _>| {
-                    let (key, value) = found?;
-                    let sequence = key.value().last_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-                    let (_, data) = tables::split_number(value.value())?;
-                    Ok(Entry { sequence, data: Bytes::copy_from_slice(data) })
-                };
-            match range.newest_first {
-                true => found.rev().take(range.limit).map(entry).collect(),
-                false => found.take(range.limit).map(entry).collect::<ReadResult<Vec<_>>>(),
-            }
+        let read = move |view: &View<'_>| {
+            let (from, to) = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+            let entry = |found: ReadResult<(FoundKey<'_>, Value<'_>)>| {
+                let (key, value) = found?;
+                let sequence = key.bytes().last_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+                Ok(Entry { sequence, data: value.split_number()?.1 })
+            };
+            view.range(Table::Entries, from, to, range.newest_first)?.take(range.limit).map(entry).collect()
         };
         if range.limit <= ENTRIES_INLINE_MAX { self.read_inline(read) } else { self.read_elsewhere(read).await }
     }
 
     async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.read_inline(|txn| {
-            let table = txn.open_table(STREAMS)?;
-            streams.iter().map(|stream| tables::stored_extent(&table, &tables::named(namespace, stream))).collect()
+        self.read_inline(|view| {
+            let extent = |stream: &String| {
+                let value = view.get(Table::Streams, &tables::named(namespace, stream))?;
+                tables::extent(value.as_ref().map(Value::bytes))
+            };
+            streams.iter().map(extent).collect()
         })
     }
 
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
         let prefix = tables::prefix(namespace);
-        let mut leases = self.read_inline(|txn| {
-            let table = txn.open_table(LEASES)?;
+        let mut leases = self.read_inline(|view| {
             let mut leases = Leases::default();
-            for found in table.range(prefix.as_slice()..tables::end_of(&prefix).as_slice())? {
+            for found in view.prefixed(Table::Leases, &prefix, &tables::end_of(&prefix))? {
                 let (key, value) = found?;
-                let name = key.value().get(prefix.len()..).unwrap_or_default();
-                let (until_ms, _) = tables::split_number(value.value())?;
+                let name = key.bytes().get(prefix.len()..).unwrap_or_default();
+                let (until_ms, _) = tables::split_number(value.bytes())?;
                 leases.until_ms.insert(String::from_utf8_lossy(name).into_owned(), until_ms);
             }
             Ok(leases)
@@ -256,8 +290,10 @@ impl Store for EmbeddedStore {
     }
 
     async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
-        let usage =
-            self.read_inline(|txn| tables::stored_usage(&txn.open_table(USAGE)?, &tables::prefix(namespace)))?;
+        let usage = self.read_inline(|view| {
+            let value = view.get(Table::Usage, &tables::prefix(namespace))?;
+            tables::usage(value.as_ref().map(Value::bytes))
+        })?;
         Ok(usage.on(self.clock.now_ms() / DAY_MS).bytes())
     }
 
@@ -298,11 +334,6 @@ impl Store for EmbeddedStore {
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.notifications.subscribe()
     }
-}
-
-fn record(value: &[u8]) -> ReadResult<Record> {
-    let (version, data) = tables::split_number(value)?;
-    Ok(Record { version, data: Bytes::copy_from_slice(data) })
 }
 
 fn writer_gone() -> StoreError {

@@ -1,4 +1,4 @@
-//! The path of the store's file, and whether it still leads to the file that the store has open.
+//! The paths of the store's files, and whether they still lead to the files that the store has open.
 //!
 //! A file that was deleted or replaced works until it is closed. What a coordinator wrote to it would then be gone,
 //! however often it was flushed.
@@ -16,6 +16,13 @@ use std::{
 };
 
 use crate::store::StoreError;
+
+/// Returns the path of a store's other file, whose name ends with `suffix`.
+pub(super) fn beside(store: &Path, suffix: &str) -> PathBuf {
+    let mut path = store.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
 
 /// Where an open file was found. Valid while the file is open.
 #[derive(Debug)]

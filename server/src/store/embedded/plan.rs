@@ -1,16 +1,18 @@
 //! Decides whether a transaction can apply, and exactly what it will do, without changing anything.
 //!
-//! All transactions of a batch share one write transaction of the file, which can only be rolled back as a whole. So a
-//! transaction may write nothing until it is certain that all of it will apply.
+//! All transactions of a batch share one draft, which can only be discarded as a whole. So a transaction may write
+//! nothing until it is certain that all of it will apply.
 
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use redb::ReadableTable;
 
-use super::tables::{self, DAY_MS, Result, Tables};
+use super::{
+    draft::Draft,
+    tables::{self, DAY_MS, Result, Table},
+};
 use crate::store::{
-    Bound, Check, Extent, Failed, Key, Namespace, Record, Txn, WhenFull, Write,
+    Bound, Check, Extent, Failed, Key, Namespace, Txn, WhenFull, Write,
     usage::{Growth, Usage, record_bytes},
 };
 
@@ -27,21 +29,21 @@ pub(super) struct Plan<'t> {
     pub(super) usage: Usage,
 }
 
-/// Plans a transaction on the tables as left by the earlier transactions of the batch.
+/// Plans a transaction on a draft.
 pub(super) fn plan<'t>(
-    tables: &Tables<'_>,
+    draft: &Draft<'_>,
     namespace: &Namespace,
     txn: &'t Txn,
     now_ms: u64,
 ) -> Result<std::result::Result<Plan<'t>, Failed>> {
     for check in &txn.checks {
-        if let Some(failed) = failure(tables, namespace, check, now_ms)? {
+        if let Some(failed) = failure(draft, namespace, check, now_ms)? {
             return Ok(Err(failed));
         }
     }
     let (growth, fresh, gone) = (Growth::default(), HashMap::new(), HashSet::new());
-    let planned = Planner { tables, namespace, plan: Plan::default(), growth, fresh, gone }.run(&txn.writes)?;
-    let before = tables.usage(namespace)?.on(now_ms / DAY_MS);
+    let planned = Planner { draft, namespace, plan: Plan::default(), growth, fresh, gone }.run(&txn.writes)?;
+    let before = draft.usage(namespace)?.on(now_ms / DAY_MS);
     Ok(planned.and_then(|(plan, growth)| {
         let usage = before.after(&growth);
         if txn.fits(before, usage) {
@@ -52,35 +54,36 @@ pub(super) fn plan<'t>(
     }))
 }
 
-fn failure(tables: &Tables<'_>, namespace: &Namespace, check: &Check, now_ms: u64) -> Result<Option<Failed>> {
+fn failure(draft: &Draft<'_>, namespace: &Namespace, check: &Check, now_ms: u64) -> Result<Option<Failed>> {
     Ok(match check {
         Check::Version { key, version } => {
-            let current = tables.records.get(tables::record(namespace, key.kind, &key.id).as_slice())?;
-            let current = match &current {
-                Some(value) => Some(tables::split_number(value.value())?),
+            let current = draft.get(Table::Records, &tables::record(namespace, key.kind, &key.id))?;
+            let found = match &current {
+                Some(value) => Some(tables::split_number(value.bytes())?.0),
                 None => None,
             };
-            let holds = current.map(|(version, _)| version) == *version;
-            (!holds).then(|| Failed::Version {
-                key: key.clone(),
-                current: current.map(|(version, data)| Record { version, data: Bytes::copy_from_slice(data) }),
-            })
+            if found == *version {
+                None
+            } else {
+                let current = current.map(|value| value.record()).transpose()?;
+                Some(Failed::Version { key: key.clone(), current })
+            }
         }
         Check::KeyUnused { key } => {
             // The clock never goes backwards, so there are no keys under a later day.
             let today = now_ms / DAY_MS;
             let mut used = None;
             for day in [today, today.saturating_sub(1)] {
-                if let Some(value) = tables.replies.get(tables::reply(day, namespace, key).as_slice())? {
-                    used = Some(Failed::KeyUsed { data: Bytes::copy_from_slice(value.value()) });
+                if let Some(value) = draft.get(Table::Replies, &tables::reply(day, namespace, key))? {
+                    used = Some(Failed::KeyUsed { data: Bytes::copy_from_slice(value.bytes()) });
                     break;
                 }
             }
             used
         }
         Check::Lease { name, alive } => {
-            let until_ms = match tables.leases.get(tables::named(namespace, name).as_slice())? {
-                Some(value) => tables::split_number(value.value())?.0,
+            let until_ms = match draft.get(Table::Leases, &tables::named(namespace, name))? {
+                Some(value) => tables::split_number(value.bytes())?.0,
                 None => 0,
             };
             ((until_ms > now_ms) != *alive).then(|| Failed::Lease { name: name.clone() })
@@ -88,8 +91,8 @@ fn failure(tables: &Tables<'_>, namespace: &Namespace, check: &Check, now_ms: u6
     })
 }
 
-struct Planner<'t, 'a, 'txn> {
-    tables: &'a Tables<'txn>,
+struct Planner<'t, 'a, 'v> {
+    draft: &'a Draft<'v>,
     namespace: &'a Namespace,
     plan: Plan<'t>,
     growth: Growth<'t>,
@@ -102,7 +105,7 @@ struct Planner<'t, 'a, 'txn> {
 impl<'t> Planner<'t, '_, '_> {
     fn run(mut self, writes: &'t [Write]) -> Result<std::result::Result<(Plan<'t>, Growth<'t>), Failed>> {
         for write in writes {
-            self.growth.write(write, |key| stored_bytes(self.tables, self.namespace, key))?;
+            self.growth.write(write, |key| stored_bytes(self.draft, self.namespace, key))?;
             match write {
                 Write::Append { stream, data, weight, bound } => {
                     let appended = match self.append(stream, *weight, data.len(), bound.as_ref())? {
@@ -175,7 +178,7 @@ impl<'t> Planner<'t, '_, '_> {
     fn extent(&self, stream: &'t str) -> Result<Extent> {
         match self.plan.extents.get(stream) {
             Some(extent) => Ok(*extent),
-            None => self.tables.extent(self.namespace, stream),
+            None => self.draft.extent(self.namespace, stream),
         }
     }
 
@@ -184,9 +187,9 @@ impl<'t> Planner<'t, '_, '_> {
         if let Some(entry) = self.fresh.get(&(stream, sequence)) {
             return Ok(Some(*entry));
         }
-        match self.tables.entries.get(tables::entry(self.namespace, stream, sequence).as_slice())? {
+        match self.draft.get(Table::Entries, &tables::entry(self.namespace, stream, sequence))? {
             Some(value) => {
-                let (weight, data) = tables::split_number(value.value())?;
+                let (weight, data) = tables::split_number(value.bytes())?;
                 Ok(Some((weight, data.len())))
             }
             None => Ok(None),
@@ -195,9 +198,9 @@ impl<'t> Planner<'t, '_, '_> {
 }
 
 /// Returns what a stored record counts; zero if there is none.
-fn stored_bytes(tables: &Tables<'_>, namespace: &Namespace, key: &Key) -> Result<u64> {
-    match tables.records.get(tables::record(namespace, key.kind, &key.id).as_slice())? {
-        Some(value) => Ok(record_bytes(&key.id, tables::split_number(value.value())?.1.len())),
+fn stored_bytes(draft: &Draft<'_>, namespace: &Namespace, key: &Key) -> Result<u64> {
+    match draft.get(Table::Records, &tables::record(namespace, key.kind, &key.id))? {
+        Some(value) => Ok(record_bytes(&key.id, tables::split_number(value.bytes())?.1.len())),
         None => Ok(0),
     }
 }

@@ -1,7 +1,7 @@
 //! The reserve: a small file beside the store's, given up when the disk is full so that the store can still be drained.
 //!
-//! It also shows that there is a store. If the store's file is missing or empty but the reserve is there, the store was
-//! lost, and the coordinator must not silently start with an empty one.
+//! It also shows that there is a store, as the write-ahead log does. If the store's file is missing or empty but one of
+//! them is there, the store was lost, and the coordinator must not silently start with an empty one.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -10,8 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The size of the reserve: enough for thousands of small commits, which mostly reuse pages.
-const BYTES: usize = 1024 * 1024;
+use super::{place::beside, wal};
+
+/// The size of the reserve: enough to write both segments of the write-ahead log to the store's file.
+const BYTES: u64 = 4 * wal::SEGMENT_BYTES;
 
 /// Part of the contents of the reserve, for the person who finds the file.
 const NOTE: &str = "teamwire gives up the rest of this file when the disk is full, so that members can still acknowledge their \
@@ -23,14 +25,13 @@ const NOTE: &str = "teamwire gives up the rest of this file when the disk is ful
 pub(super) struct Reserve {
     store: PathBuf,
     path: PathBuf,
+    log: PathBuf,
 }
 
 impl Reserve {
     /// Returns the reserve of the store at `store`, which may not exist yet.
     pub(super) fn of(store: &Path) -> Self {
-        let mut path = store.as_os_str().to_owned();
-        path.push(".reserve");
-        Self { store: store.to_owned(), path: path.into() }
+        Self { store: store.to_owned(), path: beside(store, ".reserve"), log: beside(store, ".wal") }
     }
 
     /// Returns how the store was lost, if it was.
@@ -41,11 +42,12 @@ impl Reserve {
             Some(0) => "is empty",
             Some(_) => return None,
         };
-        let (store, path) = (self.store.display(), self.path.display());
-        self.path.exists().then(|| {
+        let store = self.store.display();
+        let (reserve, log) = (self.path.display(), self.log.display());
+        (self.path.exists() || self.log.exists()).then(|| {
             format!(
-                "{store} {state}, but {path} shows that there was a store: restore {store} from a backup, or delete {path} to \
-                 start with an empty store"
+                "{store} {state}, but the files beside it show that there was a store: restore {store} from a backup, or delete \
+                 {reserve} and {log} to start with an empty store"
             )
         })
     }
@@ -53,18 +55,14 @@ impl Reserve {
     /// Takes up the space. Fails if the disk is full, or if as much again is not free: otherwise the next commit would
     /// find the disk full, and the store would change its mind all the time.
     pub(super) fn take(&self) -> io::Result<()> {
-        if fs::metadata(&self.path).is_ok_and(|found| found.len() >= BYTES as u64) {
+        if fs::metadata(&self.path).is_ok_and(|found| found.len() >= BYTES) {
             return Ok(());
         }
-        // A file system that compresses would store zeros in no space.
-        let mut contents = NOTE.as_bytes().to_vec();
-        let mut filler = blake3::Hasher::new().update(NOTE.as_bytes()).finalize_xof();
-        contents.resize(2 * BYTES, 0);
-        filler.fill(&mut contents[NOTE.len()..]);
         let taken = self.open().and_then(|mut file| {
-            file.write_all(&contents)?;
+            file.write_all(NOTE.as_bytes())?;
+            allocate(&mut file)?;
             file.sync_data()?;
-            file.set_len(BYTES as u64)
+            file.set_len(BYTES)
         });
         if taken.is_err() {
             self.give_up();
@@ -82,4 +80,22 @@ impl Reserve {
     fn open(&self) -> io::Result<File> {
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)
     }
+}
+
+/// Gives a file twice the size of the reserve.
+fn allocate(file: &mut File) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    match nix::fcntl::posix_fallocate(&*file, 0, 2 * BYTES.cast_signed()) {
+        // Its file system cannot reserve space.
+        Err(nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::EINVAL) => {}
+        allocated => return Ok(allocated?),
+    }
+    // A file system that compresses would store zeros in no space.
+    let mut filler = blake3::Hasher::new().update(NOTE.as_bytes()).finalize_xof();
+    let mut block = [0; 64 * 1024];
+    for _ in 0..2 * BYTES / block.len() as u64 {
+        filler.fill(&mut block);
+        file.write_all(&block)?;
+    }
+    Ok(())
 }

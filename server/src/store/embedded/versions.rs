@@ -1,4 +1,4 @@
-//! The versions of namespaces. They are not in the file, because only this process changes it.
+//! The versions of namespaces. They are not stored, because only this process changes the store.
 
 use std::collections::HashMap;
 
@@ -42,11 +42,6 @@ impl Versions {
             known.changed.insert(namespace.clone(), version);
         }
     }
-
-    /// Begins again with what the file holds now.
-    pub(super) fn restart_at(&self, version: u64) {
-        *self.0.lock() = VersionMap { others: version, changed: HashMap::new() };
-    }
 }
 
 #[cfg(test)]
@@ -57,7 +52,7 @@ mod tests {
     use crate::store::Key;
 
     #[test]
-    fn a_version_follows_its_namespace_and_after_a_restart_the_file() {
+    fn a_version_follows_its_namespace() {
         let versions = Versions::starting_at(10);
         let [a, b] = ["a", "b"].map(Namespace::from_stored);
         let txn = |write| Txn { writes: vec![write], ..Txn::default() };
@@ -68,9 +63,5 @@ mod tests {
         assert_eq!((versions.of(&a), versions.of(&b)), (11, 10));
         versions.note(&a, &txn(Write::DropNamespace), 13);
         assert_eq!(versions.of(&a), 13);
-        // The outcome of commit 14 was unknown. It turns out that it was applied, or that it was not.
-        versions.note(&a, &delete, 13);
-        versions.restart_at(14);
-        assert_eq!((versions.of(&a), versions.of(&b)), (14, 14));
     }
 }

@@ -1,22 +1,24 @@
-//! The writer thread: it takes all queued transactions, evaluates them in order, and makes them durable together.
+//! The writer thread: it takes all queued transactions, carries them out in order, and makes them durable together.
 
-use std::{
-    io,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, thread, time::Instant};
 
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::{
-    apply::{apply, purge_replies},
+    apply::apply,
+    changes::{Changes, Facts},
+    checkpoint::{self, Checkpoint, Checkpointer, RETRY_PAUSE},
     clock::Clock,
-    file::{StoreFile, is_full},
+    draft::Draft,
+    file::{Found, StoreFile, is_full, refusing},
+    log_file::LogFile,
+    place::Place,
     plan::plan,
     reserve::Reserve,
-    tables::{CLOCK_MS, COUNTED, DAY_MS, Result, Tables, VERSION},
+    tables::Result,
     versions::Versions,
+    view::{Recent, View},
+    wal::{AppendError, Wal},
 };
 use crate::store::{Commit, Durability, Namespace, Notification, Outcome, StoreError, Txn, Write};
 
@@ -26,11 +28,8 @@ pub(super) const QUEUE_MAX: usize = 1024;
 /// The maximum number of transactions in one commit.
 const BATCH_MAX: usize = 512;
 
-/// The maximum number of expired idempotency keys that one commit purges, so that purging never makes a commit slow.
-const PURGE_MAX: usize = 256;
-
-/// How long the writer pauses after a failure. Reopening the file can mean reading all of it.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// About how much a commit may add to the log. A single transaction may add more.
+const BATCH_BYTES_MAX: usize = 512 * 1024;
 
 /// The answer to a transaction.
 type Answer = std::result::Result<Outcome, StoreError>;
@@ -58,15 +57,18 @@ pub(super) enum Job {
 /// The state of the writer thread.
 pub(super) struct Writer {
     pub(super) file: Arc<StoreFile>,
+    pub(super) recent: Arc<Recent>,
+    pub(super) checkpointer: Checkpointer,
+    pub(super) log_file: LogFile,
+    /// The open log. `None` until one was begun.
+    pub(super) log: Option<Log>,
     pub(super) clock: Arc<Clock>,
     pub(super) versions: Arc<Versions>,
     pub(super) queue: mpsc::Receiver<Job>,
     pub(super) notifications: broadcast::Sender<Notification>,
     pub(super) durability: Durability,
-    /// The last version given to a record.
-    pub(super) version: u64,
-    /// The start of the day on which the last expired idempotency key was purged.
-    pub(super) purged_ms: u64,
+    /// What the last commit left.
+    pub(super) facts: Facts,
     /// When and how the last write failed.
     pub(super) last_failure: Option<(Instant, StoreError)>,
     /// Space to give up when the disk is full. `None` if the store is not on a disk.
@@ -75,27 +77,26 @@ pub(super) struct Writer {
     pub(super) full: Option<(Instant, StoreError)>,
 }
 
-/// Why a batch failed.
-enum BatchError {
-    /// Nothing can have reached the file.
-    Before(redb::Error),
-    /// The flush failed: the batch may or may not be durable.
-    Committing(redb::Error),
-}
-
-impl<E: Into<redb::Error>> From<E> for BatchError {
-    fn from(error: E) -> Self {
-        Self::Before(error.into())
-    }
+/// An open write-ahead log.
+pub(super) struct Log {
+    pub(super) wal: Wal,
+    pub(super) id: u64,
+    pub(super) place: Option<Place>,
 }
 
 type Request<'b> = (&'b Namespace, &'b Txn);
 
 impl Writer {
-    /// Starts the thread. It ends when the sender of its queue is dropped.
-    pub(super) fn start(mut self) -> io::Result<thread::JoinHandle<()>> {
+    /// Starts the thread. It ends when the sender of its queue is dropped. Fails if the disk has no log and cannot be given
+    /// one, unless it is full.
+    pub(super) fn start(mut self) -> std::result::Result<thread::JoinHandle<()>, StoreError> {
         self.take_reserve();
-        thread::Builder::new().name("store-writer".to_owned()).spawn(move || self.run())
+        match self.begin_log() {
+            Err(error @ StoreError::Full(_)) => self.set_full(error),
+            begun => begun?,
+        }
+        let thread = thread::Builder::new().name("store-writer".to_owned());
+        thread.spawn(move || self.run()).map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))
     }
 
     fn run(mut self) {
@@ -126,10 +127,23 @@ impl Writer {
                 let _ = answer.send(self.check_writable());
             }
             for closed in closing {
-                self.file.close();
+                self.close();
                 let _ = closed.send(());
             }
         }
+        self.close();
+    }
+
+    /// Completes the file, so that it needs no log, and closes it.
+    fn close(&mut self) {
+        if self.log.is_some()
+            && !self.file.has_ended()
+            && let Err(error) = self.checkpoint(0)
+        {
+            tracing::warn!(%error, "the store's file is not complete: its write-ahead log has the rest");
+        }
+        self.log = None;
+        self.file.close();
     }
 
     fn publish(&self, (namespace, txn): &Request<'_>) {
@@ -145,36 +159,51 @@ impl Writer {
         }
     }
 
-    /// Carries out requests together. If the file is lost, refuses all of them. If the disk is full, refuses those that
-    /// a full store does not apply.
+    /// Carries out requests. If a file is lost, refuses all of them. If the disk is full, refuses those that a full store
+    /// does not apply.
     fn carry_out_all(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
-        if let Err(lost) = self.file.check_place() {
-            return each(Err(lost), requests.len());
+        if let Err(lost) = self.check_places() {
+            return vec![Err(lost); requests.len()];
         }
         self.look_for_room();
+        let mut answers = Vec::with_capacity(requests.len());
         if self.full.is_none() {
-            match self.carry_out(requests) {
-                Err(StoreError::Full(reason)) => self.set_full(StoreError::Full(reason)),
-                outcomes => return each(outcomes, requests.len()),
+            match self.carry_out(requests, &mut answers) {
+                Err(error @ StoreError::Full(_)) => self.set_full(error),
+                Err(error) => answers.resize(requests.len(), Err(error)),
+                Ok(()) => {}
             }
         }
+        let rest = &requests[answers.len()..];
         let fits = |(_, txn): &&Request<'_>| txn.applies_when_full();
-        let fitting: Vec<Request<'_>> = requests.iter().filter(fits).copied().collect();
-        let outcomes = self.carry_out(&fitting);
-        let mut outcomes = each(outcomes, fitting.len()).into_iter();
+        let fitting: Vec<Request<'_>> = rest.iter().filter(fits).copied().collect();
+        let mut outcomes = Vec::with_capacity(fitting.len());
+        if let Err(error) = self.carry_out(&fitting, &mut outcomes) {
+            outcomes.resize(fitting.len(), Err(error));
+        }
+        let mut outcomes = outcomes.into_iter();
         let refused = || Err(self.full.as_ref().map_or_else(closed, |(_, error)| error.clone()));
         let answer = |request| if fits(&request) { outcomes.next() } else { None }.unwrap_or_else(refused);
-        requests.iter().map(answer).collect()
+        answers.extend(rest.iter().map(answer));
+        answers
+    }
+
+    fn check_places(&self) -> std::result::Result<(), StoreError> {
+        // Check both, because each says what to do about it.
+        let file = self.file.check_place();
+        let log = self.log.as_ref().and_then(|log| log.place.as_ref()).map_or(Ok(()), Place::check);
+        file.and(log)
     }
 
     /// Finds out whether the store takes writes, by a commit that changes nothing if the last one failed.
     fn check_writable(&mut self) -> std::result::Result<(), StoreError> {
-        self.file.check_place()?;
+        self.check_places()?;
         self.look_for_room();
-        match (&self.full, &self.last_failure) {
-            (Some((_, error)), _) => Err(error.clone()),
-            (None, None) => Ok(()),
-            (None, Some(_)) => self.carry_out(&[(&Namespace::directory(), &Txn::default())]).map(drop),
+        match (&self.full, &self.last_failure, self.checkpointer.failure()) {
+            (Some((_, error)), ..) => Err(error.clone()),
+            (None, None, None) => Ok(()),
+            (None, None, Some(error)) => Err(error),
+            (None, Some(_), _) => self.carry_out(&[(&Namespace::directory(), &Txn::default())], &mut Vec::new()),
         }
     }
 
@@ -185,10 +214,16 @@ impl Writer {
         if let Some(reserve) = &self.reserve {
             reserve.give_up();
         }
+        self.checkpointer.retry();
     }
 
-    /// Once a second while the disk is full, finds out whether there is room again.
+    /// Finds out whether the disk is full, and once a second while it is, whether there is room again.
     fn look_for_room(&mut self) {
+        if self.full.is_none()
+            && let Some(error @ StoreError::Full(_)) = self.checkpointer.failure()
+        {
+            self.set_full(error);
+        }
         if self.full.as_ref().is_some_and(|(at, _)| at.elapsed() >= RETRY_PAUSE) {
             self.take_reserve();
         }
@@ -206,79 +241,92 @@ impl Writer {
         };
     }
 
-    fn carry_out(&mut self, requests: &[Request<'_>]) -> std::result::Result<Vec<Outcome>, StoreError> {
-        if let Some((at, error)) = &self.last_failure
-            && at.elapsed() < RETRY_PAUSE
-        {
-            return Err(refusing(error.clone()));
+    /// Carries out requests, and adds their outcomes to `answers`, up to the first commit that fails.
+    fn carry_out(
+        &mut self,
+        requests: &[Request<'_>],
+        answers: &mut Vec<Answer>,
+    ) -> std::result::Result<(), StoreError> {
+        let mut rest = requests;
+        while !rest.is_empty() {
+            if let Some((at, error)) = &self.last_failure
+                && at.elapsed() < RETRY_PAUSE
+            {
+                return Err(refusing(error.clone()));
+            }
+            let before = self.facts.version;
+            let outcomes = match self.carry_out_some(rest) {
+                Ok(outcomes) => outcomes,
+                Err(error) => {
+                    if !self.file.has_ended() {
+                        tracing::error!(%error, "the store could not write");
+                        self.last_failure = Some((Instant::now(), error.clone()));
+                    }
+                    return Err(error);
+                }
+            };
+            if self.facts.version != before {
+                self.last_failure = None;
+            }
+            rest = &rest[outcomes.len()..];
+            answers.extend(outcomes.into_iter().map(Ok));
         }
-        let txn = match self.file.begin_write()? {
-            Some(txn) => txn,
-            None => {
-                self.reopen().map_err(refusing)?;
-                match self.file.begin_write()? {
-                    Some(txn) => txn,
-                    None => return Err(closed()),
-                }
-            }
-        };
-        let before = self.version;
-        let failed = match txn.map_err(BatchError::Before).and_then(|txn| self.write(txn, requests)) {
-            Ok(outcomes) => {
-                if self.version != before {
-                    self.last_failure = None;
-                }
-                return Ok(outcomes);
-            }
-            Err(failed) => failed,
-        };
-        self.version = before;
-        Err(self.recover(failed))
+        Ok(())
     }
 
-    fn write(
-        &mut self,
-        txn: redb::WriteTransaction,
-        requests: &[Request<'_>],
-    ) -> std::result::Result<Vec<Outcome>, BatchError> {
-        let before = self.version;
-        let mut tables = Tables::open(&txn)?;
-        let mut outcomes = Vec::with_capacity(requests.len());
-        for (namespace, request) in requests {
-            outcomes.push(self.evaluate(&mut tables, namespace, request)?);
+    /// Carries out as many requests as go into one commit, but at least one.
+    fn carry_out_some(&mut self, requests: &[Request<'_>]) -> std::result::Result<Vec<Outcome>, StoreError> {
+        self.file.ensure_open()?;
+        let evaluated = {
+            let (recent, file) = (self.recent.clone(), self.file.clone());
+            let layers = recent.read();
+            file.read(|txn| self.evaluate_some(&View::new(&layers, txn), requests)).map_err(refusing)?
+        };
+        let Evaluated { outcomes, changes, dropped, facts } = evaluated;
+        if facts.version != self.facts.version {
+            match dropped {
+                Some(_) => self.write_directly(&changes, dropped, facts)?,
+                None => self.log(changes, facts)?,
+            }
+            self.facts = Facts { logged: self.facts.logged, ..facts };
         }
-        if self.version == before {
-            drop(tables);
-            txn.abort()?;
-            return Ok(outcomes);
-        }
-        let now_ms = self.clock.now_ms();
-        if DAY_MS <= now_ms.saturating_sub(self.purged_ms)
-            && purge_replies(&mut tables.replies, now_ms, PURGE_MAX)?.is_break()
-        {
-            self.purged_ms = now_ms / DAY_MS * DAY_MS;
-        }
-        tables.flush()?;
-        tables.facts.insert(VERSION, self.version)?;
-        tables.facts.insert(COUNTED, self.version)?;
-        tables.facts.insert(CLOCK_MS, now_ms)?;
-        drop(tables);
-        txn.commit().map_err(|error| BatchError::Committing(error.into()))?;
         Ok(outcomes)
     }
 
-    fn evaluate(&mut self, tables: &mut Tables<'_>, namespace: &Namespace, txn: &Txn) -> Result<Outcome> {
+    /// Evaluates requests until one drops a namespace, or their changes are large enough for a commit.
+    fn evaluate_some<'r>(&self, view: &View<'_>, requests: &[Request<'r>]) -> Result<Evaluated<'r>> {
+        let mut draft = Draft::on(view);
+        let mut evaluated =
+            Evaluated { outcomes: vec![], changes: Changes::default(), dropped: None, facts: self.facts };
+        for (namespace, txn) in requests {
+            let drops = txn.writes.contains(&Write::DropNamespace);
+            if drops && !evaluated.outcomes.is_empty() {
+                break;
+            }
+            let outcome = self.evaluate(&mut draft, namespace, txn, &mut evaluated.facts)?;
+            evaluated.dropped = (drops && matches!(outcome, Outcome::Committed(_))).then_some(*namespace);
+            evaluated.outcomes.push(outcome);
+            if drops || draft.bytes() >= BATCH_BYTES_MAX {
+                break;
+            }
+        }
+        evaluated.changes = draft.finish();
+        evaluated.facts.clock_ms = self.clock.now_ms();
+        Ok(evaluated)
+    }
+
+    fn evaluate(&self, draft: &mut Draft<'_>, namespace: &Namespace, txn: &Txn, facts: &mut Facts) -> Result<Outcome> {
         let now_ms = self.clock.now_ms();
-        let plan = match plan(tables, namespace, txn, now_ms)? {
+        let plan = match plan(draft, namespace, txn, now_ms)? {
             Ok(plan) => plan,
             Err(failed) => return Ok(Outcome::Refused(failed)),
         };
-        self.version += 1;
-        let version = self.version;
-        apply(tables, namespace, txn, &plan, version, now_ms)?;
+        facts.version += 1;
+        let version = facts.version;
+        apply(draft, namespace, txn, &plan, version, now_ms);
         for write in &txn.writes {
             if let Write::Raise { version, clock_ms } = write {
-                self.version = self.version.max(*version);
+                facts.version = facts.version.max(*version);
                 self.clock.raise(*clock_ms);
             }
         }
@@ -291,64 +339,88 @@ impl Writer {
         }))
     }
 
-    /// Reopens the file after a failure, and returns the error for the batch.
-    fn recover(&mut self, failed: BatchError) -> StoreError {
-        let before = self.version;
-        let (error, may_be_durable) = match failed {
-            BatchError::Before(error) => (self.file.explain(error), false),
-            BatchError::Committing(redb::Error::Io(error)) if is_full(&error) => {
-                (self.file.explain(redb::Error::Io(error)), true)
-            }
-            BatchError::Committing(error) => {
-                // After a failed flush, the kernel may consider pages written that never reached the disk. Reading them
-                // back proves nothing.
-                let reason = self.file.explain(error);
-                let error = StoreError::Unavailable(format!(
-                    "{reason}; after a failed flush the coordinator does not use the file until it is restarted"
-                ));
-                tracing::error!(%error, "the store has stopped");
-                self.file.end(error.clone());
-                return error;
-            }
-        };
-        tracing::error!(%error, "the store could not write");
-        self.last_failure = Some((Instant::now(), error.clone()));
-        let reopened = self.reopen();
-        // The reopened file is the final word on whether the batch is in it.
-        let undone = !may_be_durable || (reopened.is_ok() && self.version == before);
-        if undone { refusing(error) } else { StoreError::Unavailable(error.to_string()) }
-    }
-
-    fn reopen(&mut self) -> std::result::Result<(), StoreError> {
-        match self.file.reopen() {
-            Ok(facts) => {
-                self.version = facts.version;
-                self.versions.restart_at(facts.version);
-                Ok(())
-            }
-            Err(error) => {
-                self.last_failure = Some((Instant::now(), error.clone()));
-                Err(error)
+    /// Makes a commit durable in the log, and shows it to readers. `facts`: those after it.
+    fn log(&mut self, changes: Changes, facts: Facts) -> std::result::Result<(), StoreError> {
+        let facts = Facts { logged: self.facts.logged + 1, ..facts };
+        self.begin_log()?;
+        let Some(log) = &mut self.log else { return Err(closed()) };
+        let record = log.wal.record(&changes, facts);
+        if !log.wal.can_hold(record.len()) {
+            return self.write_directly(&changes, None, Facts { logged: self.facts.logged, ..facts });
+        }
+        if !log.wal.has_room(record.len()) {
+            self.checkpointer.wait()?;
+            self.recent.freeze();
+            self.checkpointer.begin(Found { facts: self.facts, log: log.id });
+            log.wal.switch();
+        }
+        match log.wal.append(&record) {
+            Ok(()) => {}
+            Err(AppendError::Writing(error)) => return Err(refusing(self.file.explain(redb::Error::Io(error)))),
+            Err(AppendError::Flushing(error)) => {
+                return Err(checkpoint::stop(&self.file, format!("{}.wal: {error}", self.file.name())));
             }
         }
+        self.facts.logged = facts.logged;
+        self.recent.publish(changes, facts.version);
+        Ok(())
+    }
+
+    /// Writes everything that the log holds to the file, then `changes`, then drops a namespace.
+    fn write_directly(
+        &mut self,
+        changes: &Changes,
+        dropped: Option<&Namespace>,
+        facts: Facts,
+    ) -> std::result::Result<(), StoreError> {
+        let log = self.log.as_ref().map_or(0, |log| log.id);
+        self.checkpoint(log)?;
+        self.recent.announce(facts.version);
+        // Readers see no changes but those in the file now, so they see these all at once.
+        let written = Checkpoint { changes, dropped, found: Found { facts, log } }.write(&self.file);
+        match written {
+            // Nothing shows whether the file has them.
+            Err(error) if !self.file.is_open() => Err(checkpoint::stop(&self.file, error)),
+            written => written,
+        }
+    }
+
+    /// Writes everything that the log holds to the file. `log`: the id of the log that may continue the file.
+    fn checkpoint(&mut self, log: u64) -> std::result::Result<(), StoreError> {
+        self.checkpointer.wait()?;
+        self.recent.freeze();
+        self.checkpointer.begin(Found { facts: self.facts, log });
+        self.checkpointer.wait()?;
+        if let Some(log) = &mut self.log {
+            log.wal.restart();
+        }
+        Ok(())
+    }
+
+    /// Begins a log unless one is open.
+    fn begin_log(&mut self) -> std::result::Result<(), StoreError> {
+        if self.log.is_some() {
+            return Ok(());
+        }
+        let id = rand::random::<u64>().max(1);
+        let begun = self.log_file.begin(id);
+        let (wal, place) = begun.map_err(|error| refusing(self.file.explain(redb::Error::Io(error))))?;
+        self.checkpoint(id)?;
+        self.log = Some(Log { wal, id, place });
+        Ok(())
     }
 }
 
-fn refusing(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Unavailable(reason) => StoreError::Refusing(reason),
-        error => error,
-    }
+/// What a commit is going to do.
+struct Evaluated<'r> {
+    outcomes: Vec<Outcome>,
+    changes: Changes,
+    /// The namespace that it drops after that.
+    dropped: Option<&'r Namespace>,
+    /// The facts after it.
+    facts: Facts,
 }
 
 fn closed() -> StoreError {
     StoreError::Refusing("the file is closed".to_owned())
-}
-
-/// Gives each request its outcome, or the error of all.
-fn each(outcomes: std::result::Result<Vec<Outcome>, StoreError>, requests: usize) -> Vec<Answer> {
-    match outcomes {
-        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-        Err(error) => vec![Err(error); requests],
-    }
 }
