@@ -177,8 +177,7 @@ async fn send_until_refused(client: Client) -> Vec<String> {
 
 /// Returns the ids of the messages in the history after a sequence, and moves that to the end.
 async fn messages_after(client: &Client, sequence: &mut u64) -> BTreeSet<String> {
-    let mut request =
-        v1::ListHistoryRequest { page_size: 1_000, after_sequence: *sequence, ..Default::default() };
+    let mut request = v1::ListHistoryRequest { page_size: 1_000, after_sequence: *sequence, ..Default::default() };
     let mut found = BTreeSet::new();
     loop {
         let page = client.list_history(request.clone()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Checkpoints: writes what the write-ahead log holds to the store's file.
 //!
-//! When a segment of the log is full, a thread of its own writes that segment's changes, so that commits need not wait.
+//! When a segment of the log is full, a separate thread writes that segment's changes, so that commits need not wait.
 //! Should it fail, it opens the file again and repeats, because the changes are in the log until they are in the file.
 
 use std::{
@@ -56,7 +56,7 @@ impl<E: Into<redb::Error>> From<E> for Failure {
 }
 
 impl Checkpoint<'_> {
-    /// Writes the checkpoint. If that fails and the file is open, the file holds nothing of it.
+    /// Writes the checkpoint. If that fails and the file is open, the file holds none of it.
     pub(super) fn write(&self, file: &StoreFile) -> std::result::Result<(), StoreError> {
         let txn = file.begin_write().map_err(refusing)?;
         let written = AssertUnwindSafe(|| txn.map_err(Failure::Before).and_then(|txn| self.write_in(txn)));
