@@ -1,8 +1,13 @@
 //! Changes to the tables that are not in the file yet.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::{BTreeMap, HashSet},
+    hash::BuildHasher as _,
+    ops::Bound,
+};
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 
 use super::tables::{TABLES, Table};
 
@@ -24,6 +29,12 @@ pub(super) type Change = Option<Bytes>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
     tables: [BTreeMap<Box<[u8]>, Change>; TABLES],
+    /// The hashes of all keys. Most keys that are looked up have not changed lately, and this shows it at once.
+    hashes: HashSet<u64, FixedState>,
+}
+
+fn hash(table: Table, key: &[u8]) -> u64 {
+    FixedState::default().hash_one((table.number(), key))
 }
 
 impl Changes {
@@ -34,16 +45,18 @@ impl Changes {
 
     /// Returns the change of a key.
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Option<&Change> {
-        self.tables[table as usize].get(key)
+        if self.hashes.contains(&hash(table, key)) { self.tables[table as usize].get(key) } else { None }
     }
 
     /// Notes a change.
     pub(super) fn set(&mut self, table: Table, key: &[u8], change: Change) {
+        self.hashes.insert(hash(table, key));
         self.tables[table as usize].insert(key.into(), change);
     }
 
     /// Adds later changes.
     pub(super) fn extend(&mut self, later: Self) {
+        self.hashes.extend(later.hashes);
         for (table, later) in self.tables.iter_mut().zip(later.tables) {
             table.extend(later);
         }
