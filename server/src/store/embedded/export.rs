@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::{
     EmbeddedStore,
     tables::{self, DAY_MS, Result as ReadResult, Table},
-    view::View,
+    view::{Layers, View},
 };
 use crate::store::{
     Export, Item, Namespace, StoreError,
@@ -39,12 +39,12 @@ impl Export for EmbeddedStore {
 
     async fn namespaces(&self) -> Result<Vec<Namespace>, StoreError> {
         let today = self.clock.now_ms() / DAY_MS;
-        self.read_elsewhere(move |view| namespaces(view, today)).await
+        self.read_elsewhere(Layers::clone, move |view| namespaces(view, today)).await
     }
 
     async fn export(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
         let (to, clock) = (to.clone(), self.clock.clone());
-        let finished = self.read_elsewhere(move |view| {
+        let finished = self.read_elsewhere(Layers::clone, move |view| {
             // Read after the snapshot was taken, so that no commit in it is later.
             let export = Exporting { view, to, now_ms: clock.now_ms() };
             match export.run() {

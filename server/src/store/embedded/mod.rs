@@ -140,6 +140,7 @@ impl EmbeddedStore {
             checkpointer,
             log_file,
             log,
+            log_id: rand::random::<u64>().max(1),
             clock: clock.clone(),
             versions: versions.clone(),
             queue: jobs,
@@ -175,15 +176,21 @@ impl EmbeddedStore {
         result
     }
 
+    /// Reads on another thread. A long read does not hold up commits: it first takes what it needs of the `layers`.
     async fn read_elsewhere<R: Send + 'static>(
         &self,
+        layers: impl FnOnce(&Layers) -> Layers + Send + 'static,
         read: impl FnOnce(&View<'_>) -> ReadResult<R> + Send + 'static,
     ) -> Result<R, StoreError> {
         let (file, recent) = (self.file.clone(), self.recent.clone());
         let result = tokio::task::spawn_blocking(move || {
-            // A long read does not hold up commits.
-            let layers = recent.read().clone();
-            file.read(|txn| read(&View::new(&layers, txn)))
+            let guard = recent.read();
+            let layers = layers(&guard);
+            file.read(|txn| {
+                // From here on, what leaves the layers does not matter.
+                drop(guard);
+                read(&View::new(&layers, txn))
+            })
         });
         let result = result
             .await
@@ -235,8 +242,11 @@ impl Store for EmbeddedStore {
         // Ids are not empty and contain no zero byte, so `after` plus a zero byte sorts right after `after` itself.
         let mut first = tables::record(namespace, kind, after);
         first.push(0);
-        self.read_elsewhere(move |view| {
-            let end = tables::end_of(&all);
+        let end = tables::end_of(&all);
+        let (from_key, to_key) = (first.clone(), end.clone());
+        let layers =
+            move |layers: &Layers| layers.within(Table::Records, Bound::Included(&from_key), Bound::Excluded(&to_key));
+        self.read_elsewhere(layers, move |view| {
             let (from, to) = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
             let record = |found: ReadResult<(FoundKey<'_>, Value<'_>)>| {
                 let (key, value) = found?;
@@ -249,8 +259,12 @@ impl Store for EmbeddedStore {
     }
 
     async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        if range.first > range.last {
+            return Ok(Vec::new());
+        }
         let (first, last) =
             (tables::entry(namespace, stream, range.first), tables::entry(namespace, stream, range.last));
+        let (low, high) = (first.clone(), last.clone());
         let read = move |view: &View<'_>| {
             let (from, to) = (Bound::Included(&first[..]), Bound::Included(&last[..]));
             let entry = |found: ReadResult<(FoundKey<'_>, Value<'_>)>| {
@@ -260,7 +274,14 @@ impl Store for EmbeddedStore {
             };
             view.range(Table::Entries, from, to, range.newest_first)?.take(range.limit).map(entry).collect()
         };
-        if range.limit <= ENTRIES_INLINE_MAX { self.read_inline(read) } else { self.read_elsewhere(read).await }
+        if range.limit <= ENTRIES_INLINE_MAX {
+            return self.read_inline(read);
+        }
+        self.read_elsewhere(
+            move |layers| layers.within(Table::Entries, Bound::Included(&low), Bound::Included(&high)),
+            read,
+        )
+        .await
     }
 
     async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {

@@ -412,6 +412,25 @@ async fn closed_store_is_complete_without_its_log() {
     assert_eq!(sequences(&EmbeddedStore::open(&path).unwrap()).await, [1]);
 }
 
+/// A log reuses the space of an earlier one, whatever became of that.
+#[tokio::test]
+async fn log_that_was_cut_while_the_store_was_closed_is_extended_again() {
+    let (_directory, path) = file();
+    drop(EmbeddedStore::open(&path).unwrap());
+    let log = place::beside(&path, ".wal");
+    for length in [0, 1, 4_096, 5_000, 9_000] {
+        fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(length).unwrap();
+        let store = EmbeddedStore::open(&path).unwrap();
+        let sequence = commit(&store, vec![append("s", "x")]).await.unwrap().appended[0].unwrap();
+        let copy = path.with_extension(length.to_string());
+        for suffix in ["", ".wal"] {
+            fs::copy(place::beside(&path, suffix), place::beside(&copy, suffix)).unwrap();
+        }
+        drop(store);
+        assert_eq!(sequences(&EmbeddedStore::open(&copy).unwrap()).await.last(), Some(&sequence), "{length} bytes");
+    }
+}
+
 #[tokio::test]
 async fn transaction_that_is_larger_than_the_log_is_committed() {
     let (_directory, path) = file();

@@ -25,6 +25,17 @@ pub(super) struct Layers {
 }
 
 impl Layers {
+    /// Returns what they say of the keys between two. `from` must not be greater than `to`.
+    pub(super) fn within(&self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
+        let within = |changes: &Changes| {
+            let mut found = Changes::default();
+            changes.range(table, from, to).for_each(|(key, change)| found.set(table, key, change.clone()));
+            Arc::new(found)
+        };
+        let frozen = self.frozen.as_deref().map(within);
+        Self { active: within(&self.active), frozen, version: self.version }
+    }
+
     fn get(&self, table: Table, key: &[u8]) -> Option<&Change> {
         let frozen = || self.frozen.as_ref()?.get(table, key);
         self.active.get(table, key).or_else(frozen)

@@ -99,7 +99,7 @@ impl Wal {
     pub(super) fn create(disk: Box<dyn StorageBackend>, id: u64, segment_bytes: u64) -> io::Result<Self> {
         let length = disk.len()?;
         let extended =
-            [0, 1].map(|segment| length.saturating_sub(HEADER_BYTES + segment * segment_bytes).min(segment_bytes));
+            [0, 1].map(|segment| whole(length.saturating_sub(HEADER_BYTES + segment * segment_bytes), segment_bytes));
         let mut wal = Self { disk, id, segment_bytes, current: 0, at: 0, extended };
         if length < HEADER_BYTES {
             wal.disk.set_len(HEADER_BYTES)?;
@@ -131,8 +131,8 @@ impl Wal {
         let contents = [segment(0)?, segment(1)?];
         let extended = [0, 1].map(|segment| contents[segment].len() as u64);
         let (recovered, current, at) = recover(&contents, id, facts)?;
-        let whole = extended[current] / EXTENSION_BYTES * EXTENSION_BYTES;
-        if extended[current] < segment_bytes && whole < at as u64 && extended[current] != whole {
+        let extended = extended.map(|bytes| whole(bytes, segment_bytes));
+        if extended[current] < at as u64 {
             // Nothing is written into an extension that is not on the disk.
             return Err(Damage::Torn(format!("it is cut short, to {length} bytes")));
         }
@@ -218,6 +218,11 @@ impl Wal {
         self.extended[self.current] = to;
         Ok(())
     }
+}
+
+/// Returns how much of a segment was extended, if the file has this much of it. An extension may be incomplete, or cut.
+fn whole(bytes: u64, segment_bytes: u64) -> u64 {
+    if bytes < segment_bytes { bytes / EXTENSION_BYTES * EXTENSION_BYTES } else { segment_bytes }
 }
 
 fn header(id: u64, segment_bytes: u64) -> Vec<u8> {

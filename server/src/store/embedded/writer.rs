@@ -62,6 +62,9 @@ pub(super) struct Writer {
     pub(super) log_file: LogFile,
     /// The open log. `None` until one was begun.
     pub(super) log: Option<Log>,
+    /// The id of the log that this writer begins. The same one if it tries again, because the first attempt may have told
+    /// the file.
+    pub(super) log_id: u64,
     pub(super) clock: Arc<Clock>,
     pub(super) versions: Arc<Versions>,
     pub(super) queue: mpsc::Receiver<Job>,
@@ -402,7 +405,7 @@ impl Writer {
         if self.log.is_some() {
             return Ok(());
         }
-        let id = rand::random::<u64>().max(1);
+        let id = self.log_id;
         let begun = self.log_file.begin(id);
         let (wal, place) = begun.map_err(|error| refusing(self.file.explain(redb::Error::Io(error))))?;
         self.checkpoint(id)?;
