@@ -143,6 +143,7 @@ fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
         for _ in 0..CALLERS {
             callers.spawn(send_until_refused(client.clone().with_retry(Retry::none())));
         }
+        // The kill must come at any time, so no event comes before it.
         sleep(moment);
         world.coordinator.kill();
         let confirmed: BTreeSet<String> = runtime.block_on(callers.join_all()).into_iter().flatten().collect();

@@ -179,6 +179,19 @@ impl StoreFile {
         }
     }
 
+    /// Finds out whether redb still uses the file, by a transaction that it gives up.
+    pub(super) fn check_usable(&self) -> std::result::Result<(), StoreError> {
+        let txn = self.begin_write()?;
+        let checked = catch_panic(|| {
+            let txn = txn?;
+            for table in Table::ALL {
+                txn.open_table(table.definition())?;
+            }
+            Ok(txn.abort()?)
+        });
+        checked.map_err(|error| self.explain(error))
+    }
+
     /// Returns whether the file is open.
     pub(super) fn is_open(&self) -> bool {
         matches!(*self.state.read(), Access::Open(_))

@@ -199,7 +199,7 @@ impl EmbeddedStore {
         result
     }
 
-    /// Asks the writer to check a file that cannot be read: only the writer can reopen it.
+    /// Asks the writer to check a file that cannot be read, and to open it again.
     fn report<R>(&self, result: &Result<R, StoreError>) {
         if let (Err(StoreError::Unavailable(_)), Some(queue)) = (result, &self.queue) {
             // If the queue is full, the writer uses the file anyway.

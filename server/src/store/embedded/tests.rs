@@ -458,6 +458,7 @@ struct Faults {
     full: AtomicBool,
     broken: AtomicBool,
     panics: AtomicBool,
+    unreadable: AtomicBool,
 }
 
 impl Faults {
@@ -474,6 +475,9 @@ impl StorageBackend for Disk {
         self.file.len()
     }
     fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        if !self.is_log && self.faults.unreadable.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("the disk cannot be read"));
+        }
         self.file.read(offset, out)
     }
     fn set_len(&self, len: u64) -> std::io::Result<()> {
@@ -506,7 +510,8 @@ fn on_faulty_disk(path: &Path) -> (Arc<EmbeddedStore>, Arc<Faults>) {
         }
     };
     let (base, log) = (disk(path.to_owned(), false), disk(place::beside(path, ".wal"), true));
-    let opener: Opener = Box::new(move || redb::Builder::new().create_with_backend(base()?).map(file::Opened::from));
+    let opener: Opener =
+        Box::new(move || redb::Builder::new().set_cache_size(0).create_with_backend(base()?).map(file::Opened::from));
     let log: log_file::LogOpener = Box::new(move |_| Ok(log_file::Opened { disk: Box::new(log()?), place: None }));
     let log = LogFile { opener: log, segment_bytes: 2 * 1024 };
     (EmbeddedStore::start("the store".to_owned(), opener, log, None, Durability::Fsynced).unwrap(), faults)
@@ -661,6 +666,35 @@ async fn full_disk_refuses_commits_until_there_is_room_again() {
     }
     drop(store);
     assert_eq!(sequences(&EmbeddedStore::open(&path).unwrap()).await, (1..=committed + 1).collect::<Vec<_>>());
+}
+
+/// redb stops using a file that it could not read once.
+#[tokio::test]
+async fn file_that_could_not_be_read_for_a_moment_is_used_again() {
+    for is_found_by_reader in [true, false] {
+        let (_directory, path) = file();
+        let long: &'static str = "x".repeat(1 << 20).leak();
+        let (store, faults) = on_faulty_disk(&path);
+        for _ in 0..3 {
+            commit(&store, vec![append("s", long), put(&Key::new("m", "x"), "y")]).await.unwrap();
+        }
+        faults.unreadable.store(true, Ordering::Relaxed);
+        let key = Key::new("m", "x");
+        match is_found_by_reader {
+            true => drop(store.range(&namespace("a"), "s", Range::after(0, 10)).await.unwrap_err()),
+            false => drop(
+                commit(&store, vec![Write::Remove { stream: "s".to_owned(), sequences: vec![1] }]).await.unwrap_err(),
+            ),
+        }
+        faults.unreadable.store(false, Ordering::Relaxed);
+        while is_found_by_reader && store.read(&namespace("a"), std::slice::from_ref(&key)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        while commit(&store, vec![append("s", "after"), put(&key, "z")]).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(sequences(&store).await, [1, 2, 3, 4]);
+    }
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ impl Writer {
                         answers.push(answer);
                     }
                     Job::CheckWritable { answer } => checks.push(answer),
-                    Job::CheckFile => {}
+                    Job::CheckFile => self.check_file(),
                     Job::Close { closed } => closing.push(closed),
                 }
             }
@@ -244,6 +244,28 @@ impl Writer {
         };
     }
 
+    /// Uses the file, which a reader could not read, unless that failed a moment ago.
+    fn check_file(&mut self) {
+        if self.last_failure.as_ref().is_some_and(|(at, _)| at.elapsed() < RETRY_PAUSE) {
+            return;
+        }
+        if let Err(error) = self.file.ensure_open().and_then(|()| self.file.check_usable())
+            && !self.file.has_ended()
+        {
+            let error = self.reopen_after(error);
+            self.last_failure = Some((Instant::now(), error));
+        }
+    }
+
+    /// Opens the file again after it could not be read: redb stops using a file that failed once. Returns the error of the
+    /// commit that needed it.
+    fn reopen_after(&self, error: StoreError) -> StoreError {
+        if let Err(error) = self.file.reopen() {
+            tracing::error!(%error, "the store could not be opened again");
+        }
+        refusing(error)
+    }
+
     /// Carries out requests, and adds their outcomes to `answers`, up to the first commit that fails.
     fn carry_out(
         &mut self,
@@ -283,8 +305,9 @@ impl Writer {
         let evaluated = {
             let (recent, file) = (self.recent.clone(), self.file.clone());
             let layers = recent.read();
-            file.read(|txn| self.evaluate_some(&View::new(&layers, txn), requests)).map_err(refusing)?
+            file.read(|txn| self.evaluate_some(&View::new(&layers, txn), requests))
         };
+        let evaluated = evaluated.map_err(|error| self.reopen_after(error))?;
         let Evaluated { outcomes, changes, dropped, facts } = evaluated;
         if facts.version != self.facts.version {
             match dropped {
