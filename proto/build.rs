@@ -4,11 +4,12 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "access",
     "activity",
     "audit",
     "backup",
+    "call",
     "history",
     "host",
     "message",
@@ -45,6 +46,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .btree_map(".teamwire.v1.SpawnRequest")
         .btree_map(".teamwire.v1.SpawnTerms")
         .btree_map(".teamwire.v1.HostOffer")
+        // Frames refer to what has arrived.
+        .bytes(".teamwire.v1.CarryRequest")
+        .bytes(".teamwire.v1.CarryResponse")
+        .bytes(".teamwire.v1.CallStatus")
         // Runners keep them in their files, or coordinators in their records.
         .type_attribute(".teamwire.v1.Usage", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
         .type_attribute(".teamwire.v1.Work", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")

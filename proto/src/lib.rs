@@ -79,3 +79,6 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 
 /// The metadata key that carries the id of the caller's open session.
 pub const SESSION_METADATA_KEY: &str = "teamwire-session";
+
+/// How many bytes a request may have that travels as a frame of CallService.Carry.
+pub const FRAME_BYTES_MAX: usize = 16 * 1024;

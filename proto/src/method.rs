@@ -17,6 +17,11 @@ impl Method {
     pub fn at(path: &str) -> Option<Self> {
         BY_PATH.get(path).copied()
     }
+
+    /// Returns whether CallService.Carry carries the call: it has one reply, which the coordinator does not hold back.
+    pub fn travels_in_frames(self) -> bool {
+        !self.is_streaming() && self.wait().is_none()
+    }
 }
 
 /// What an RPC does to a coordinator, which limits how a client may repeat it.

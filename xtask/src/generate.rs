@@ -31,11 +31,12 @@ const FILES: [&str; 9] = [
 const CLIENTS: &str = "clients";
 
 /// The protocol's files, without their extension.
-const PROTOS: [&str; 16] = [
+const PROTOS: [&str; 17] = [
     "access",
     "activity",
     "audit",
     "backup",
+    "call",
     "history",
     "host",
     "message",

@@ -37,6 +37,8 @@ pub struct AuthGate {
     known: ShownCredentials,
     /// Held while a credential is looked up, until one was valid.
     guessing: Arc<Mutex<()>>,
+    /// Held by the stream whose frames the connection carries.
+    carrying: Arc<Mutex<()>>,
 }
 
 impl AuthGate {
@@ -98,6 +100,16 @@ impl GatedCall {
     /// Returns what ends the decision on the call: keep it until the reply has begun.
     pub fn decision(&self) -> Decision<'_> {
         Decision(self)
+    }
+
+    /// Returns the gate, for calls that travel within this one.
+    pub fn gate(&self) -> Arc<AuthGate> {
+        Arc::clone(&self.gate)
+    }
+
+    /// Waits until the connection carries the frames of no other stream.
+    pub async fn carry(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.gate.carrying).lock_owned().await
     }
 
     /// Returns the address that the call comes from.

@@ -62,6 +62,11 @@ impl Call {
         self.gated.as_ref().and_then(GatedCall::peer)
     }
 
+    /// Returns where the call goes.
+    pub(super) fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
     /// Returns the address that the call used. `None` means unknown. `socket`: the address of the coordinator's Unix
     /// socket.
     pub(super) fn called_at(&self, socket: Option<&Address>) -> Option<Address> {

@@ -4,6 +4,7 @@
 //! more.
 
 use std::{
+    convert::Infallible,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use futures::TryFutureExt as _;
+use futures::{FutureExt as _, TryFutureExt as _};
 use http::{Request, Response};
 use teamwire_proto::Method;
 use tokio::time::sleep;
@@ -22,6 +23,7 @@ use tracing::Instrument as _;
 use super::{
     audit_entry::{AuditedCall, Ended},
     call::Call,
+    carry::Calls,
     meter::Meter,
     reply_body, request_body, request_errors,
 };
@@ -77,9 +79,8 @@ pub struct CallService<S> {
 
 impl<S> Service<Request<Body>> for CallService<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
-    S::Error: Send,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -89,7 +90,12 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if request.uri().path() == Method::Carry.path() {
+            let this = self.clone();
+            let call = move |request| this.clone().call(request).map(|Ok(reply)| reply).boxed();
+            request.extensions_mut().insert(Calls(Arc::new(call)));
+        }
         // The clone takes over the readiness of the one that was polled.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
@@ -127,8 +133,11 @@ impl Steps {
         let call = Arc::new(Call::new(method, &mut request));
         let _decision = call.gated.as_ref().map(GatedCall::decision);
 
-        // The request is handed on once all of it has arrived and there is room for it.
-        let mut request = request.map(|body| request_body::whole(body, &call, request_bytes_max, request_timeout));
+        // The request is handed on once all of it has arrived and there is room for it. Frames are handed on one by one.
+        let mut request = match method {
+            Method::Carry => request,
+            _ => request.map(|body| request_body::whole(body, &call, request_bytes_max, request_timeout)),
+        };
         request.extensions_mut().insert(Arc::clone(&call));
 
         // From here on, a privileged call gets an entry in the audit log even if its client goes away.

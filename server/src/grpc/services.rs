@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use teamwire_proto::{
-    Reason, Refusal,
+    FRAME_BYTES_MAX, Reason, Refusal,
     v1::{
         access_service_server::AccessServiceServer, audit_service_server::AuditServiceServer,
-        backup_service_server::BackupServiceServer, history_service_server::HistoryServiceServer,
-        host_service_server::HostServiceServer, message_service_server::MessageServiceServer,
-        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
-        team_service_server::TeamServiceServer, watch_service_server::WatchServiceServer,
+        backup_service_server::BackupServiceServer, call_service_server::CallServiceServer,
+        history_service_server::HistoryServiceServer, host_service_server::HostServiceServer,
+        message_service_server::MessageServiceServer, request_service_server::RequestServiceServer,
+        task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
+        watch_service_server::WatchServiceServer,
     },
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -21,6 +22,9 @@ use crate::{
     coordinator::Coordinator,
     delivery::{AuditWriter, Heartbeats, Pace, TeamWatches},
 };
+
+/// How many bytes a frame that carries a call may have.
+const CARRY_BYTES_MAX: usize = FRAME_BYTES_MAX + 1024;
 
 /// How the services behave.
 #[derive(Clone, Debug)]
@@ -68,6 +72,7 @@ impl Services {
         AccessServiceServer::<Self>::NAME,
         AuditServiceServer::<Self>::NAME,
         BackupServiceServer::<Self>::NAME,
+        CallServiceServer::<Self>::NAME,
     ];
 
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and run sessions as
@@ -111,7 +116,8 @@ impl Services {
             .add_service(WatchServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(AccessServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(AuditServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(BackupServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
+            .add_service(BackupServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(CallServiceServer::new(of()).max_decoding_message_size(CARRY_BYTES_MAX));
     }
 }
 
