@@ -82,6 +82,7 @@ mod endings;
 mod errors;
 mod failover;
 mod failures_under_load;
+mod frames;
 mod hooks;
 mod hosts;
 mod identities;

@@ -28,7 +28,7 @@ impl Client {
     pub async fn backup(&self) -> Result<BackupStream, Error> {
         let call = Call::of(Method::Backup);
         let frames = self
-            .call(call, v1::BackupRequest {}, |channel, request| async move { backups(channel).backup(request).await })
+            .open(call, v1::BackupRequest {}, |channel, request| async move { backups(channel).backup(request).await })
             .await?;
         Ok(BackupStream { client: self.clone(), frames })
     }

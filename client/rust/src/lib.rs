@@ -12,6 +12,9 @@
 //! the reply says. Calls are retried with the same idempotency key until their outcome is known, as [`Retry`] says; an
 //! [`Error`] is sorted by what you can do about it.
 //!
+//! After its first few calls, a connection carries further ones as frames of one stream, which costs both sides a
+//! fraction. [`ConnectOptions::calls_before_frames`] changes when.
+//!
 //! # Subscribe and answer
 //!
 //! A [`Subscription`] delivers the member's inbox through reconnects, each message once. Acknowledge a message when it
@@ -121,6 +124,6 @@ pub use task::TaskFollower;
 pub use teamwire_proto::{Reason, Refusal, dialect, v1};
 #[doc(hidden)]
 pub use transport::{Connect, Duplex};
-pub use transport::{ConnectOptions, Pem, Resolve, SystemResolver, TlsOptions};
+pub use transport::{ConnectOptions, FRAMES_VARIABLE, Pem, Resolve, SystemResolver, TlsOptions};
 pub use waiting::Waiting;
 pub use watch::{TeamChange, TeamWatcher};

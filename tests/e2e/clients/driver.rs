@@ -12,6 +12,9 @@ use std::{
 
 use serde_json::{Value, json};
 
+use teamwire_client::FRAMES_VARIABLE;
+
+use super::{RUST, RUST_IN_FRAMES};
 use crate::world::{PATIENCE, TEAMWIRE, World, eventually};
 
 /// A running driver. Killed on drop.
@@ -34,6 +37,9 @@ impl Driver {
     ) -> Self {
         let mut command = world.program(identity, &path(language));
         command.envs(environment);
+        if language == RUST_IN_FRAMES {
+            command.env(FRAMES_VARIABLE, "0");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap_or_else(|error| panic!("the {language} driver: {error}"));
         let stdout = BufReader::new(process.stdout.take().unwrap());
@@ -87,7 +93,7 @@ impl Drop for Driver {
 /// Returns the path of a language's driver. Cargo builds Rust's beside the binary under test.
 pub(super) fn path(language: &str) -> PathBuf {
     match language {
-        "rust" => Path::new(TEAMWIRE).with_file_name("teamwire-conformance-driver"),
+        RUST | RUST_IN_FRAMES => Path::new(TEAMWIRE).with_file_name("teamwire-conformance-driver"),
         _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("client").join(language).join("conformance"),
     }
 }

@@ -18,6 +18,9 @@ const READY: &str = "TEAMWIRE_CLIENTS";
 
 const RUST: &str = "rust";
 
+/// The Rust client, whose calls travel in frames from the first one.
+const RUST_IN_FRAMES: &str = "rust in frames";
+
 macro_rules! languages {
     ($($language:ident: $needs:expr, $advice:expr;)*) => {
         /// Every language, in the order in which a mixed team is cast.
@@ -37,6 +40,11 @@ include!("../../../client/languages.rs");
 #[test]
 fn rust() {
     play_alone(RUST);
+}
+
+#[test]
+fn rust_in_frames() {
+    play_alone(RUST_IN_FRAMES);
 }
 
 #[test]
@@ -69,7 +77,7 @@ fn play_alone(language: &str) {
 fn is_ready(language: &str) -> bool {
     let ready = env::var(READY).unwrap_or_default();
     let is_ready = match language {
-        RUST => driver::path(language).exists(),
+        RUST | RUST_IN_FRAMES => driver::path(language).exists(),
         _ => ready.split(',').any(|ready| ready == language),
     };
     if !is_ready {

@@ -37,8 +37,11 @@ impl Connect for Dialler {
     }
 }
 
-/// Connects a client from the current host.
+/// Connects a client from the current host. Its calls travel in frames from the first one, or only later, or never.
 pub(crate) fn client(address: &str) -> Result<Client, Error> {
-    let options = ConnectOptions { connector: Some(Arc::new(Dialler)), ..ConnectOptions::default() };
+    let now = turmoil::sim_elapsed().map_or(0, |elapsed| elapsed.as_millis());
+    let calls_before_frames = [0, 8, u32::MAX][usize::try_from(now % 3).unwrap_or_default()];
+    let connector: Option<Arc<dyn Connect>> = Some(Arc::new(Dialler));
+    let options = ConnectOptions { connector, calls_before_frames, ..ConnectOptions::default() };
     Client::connect_with(address, options)
 }

@@ -1,16 +1,20 @@
 //! Makes a call, and retries it until its outcome is known or the client's patience runs out.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use teamwire_proto::{Method, Reason, SESSION_METADATA_KEY, method::Effect, reason::Retry, trace_parent};
+use prost::{Message, bytes::Bytes};
+use teamwire_proto::{
+    FRAME_BYTES_MAX, Method, Reason, SESSION_METADATA_KEY, method::Effect, reason::Retry, trace_parent, v1,
+};
 use tokio::time::{Instant, sleep, timeout};
-use tonic::{Code, Request, Response, Status, transport::Channel};
+use tonic::{Code, Request, Response, Status, Streaming, transport::Channel};
 use tracing::{Instrument as _, Span};
 
 use super::{Client, Session};
 use crate::{
     Error,
     retry::{self, Failure, is_refused},
+    transport::{FrameStream, Link},
 };
 
 /// How long one attempt of a call may take, besides the time that the coordinator is asked to wait.
@@ -22,6 +26,8 @@ const WAITED_MIN: Duration = Duration::from_secs(1);
 /// A call: its name and how it may be repeated.
 pub(crate) struct Call {
     name: &'static str,
+    /// `None` if it is not one of the protocol's own.
+    method: Option<Method>,
     effect: Effect,
     idempotency_key: String,
     attempt_deadline: Duration,
@@ -35,12 +41,20 @@ impl Call {
     /// Describes a call that is not one of the protocol's own.
     pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
         let idempotency_key = String::new();
-        Self { name, effect, idempotency_key, attempt_deadline: ATTEMPT_DEADLINE, waits: false, until: None }
+        Self {
+            name,
+            method: None,
+            effect,
+            idempotency_key,
+            attempt_deadline: ATTEMPT_DEADLINE,
+            waits: false,
+            until: None,
+        }
     }
 
     /// Describes a call by the protocol's options for its RPC.
     pub(crate) fn of(method: Method) -> Self {
-        Self::new(method.name(), method.effect())
+        Self { method: Some(method), ..Self::new(method.name(), method.effect()) }
     }
 
     /// Sets the idempotency key that the request carries.
@@ -65,6 +79,13 @@ impl Call {
     }
 }
 
+/// Decodes the reply to a frame.
+type Decode<A> = fn(Bytes) -> Result<A, Status>;
+
+fn decode<A: Message + Default>(reply: Bytes) -> Result<A, Status> {
+    A::decode(reply).map_err(|error| Status::internal(format!("the reply cannot be decoded: {error}")))
+}
+
 /// Returns how much time is left. `until`: `None` means never.
 pub(crate) fn time_left(until: Option<Instant>) -> Duration {
     until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()))
@@ -79,7 +100,36 @@ impl Client {
         attempt: impl Fn(Channel, Request<Q>) -> F,
     ) -> Result<A, Error>
     where
-        Q: Clone,
+        Q: Message + Clone,
+        A: Message + Default,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.traced(call, message, attempt, Some(decode)).await
+    }
+
+    /// Makes one call like [`Self::call`] whose reply is a stream.
+    pub(crate) async fn open<Q, A, F>(
+        &self,
+        call: Call,
+        message: Q,
+        attempt: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<Streaming<A>, Error>
+    where
+        Q: Message + Clone,
+        F: Future<Output = Result<Response<Streaming<A>>, Status>>,
+    {
+        self.traced(call, message, attempt, None).await
+    }
+
+    async fn traced<Q, A, F>(
+        &self,
+        call: Call,
+        message: Q,
+        attempt: impl Fn(Channel, Request<Q>) -> F,
+        decode: Option<Decode<A>>,
+    ) -> Result<A, Error>
+    where
+        Q: Message + Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let span = match Span::current().is_none() {
@@ -87,7 +137,7 @@ impl Client {
             true => Span::none(),
             false => tracing::debug_span!("call", otel.name = call.name, otel.kind = "client", rpc.system = "grpc"),
         };
-        self.call_with_retries(call, message, attempt).instrument(span).await
+        self.call_with_retries(call, message, attempt, decode).instrument(span).await
     }
 
     async fn call_with_retries<Q, A, F>(
@@ -95,9 +145,10 @@ impl Client {
         call: Call,
         message: Q,
         attempt: impl Fn(Channel, Request<Q>) -> F,
+        decode: Option<Decode<A>>,
     ) -> Result<A, Error>
     where
-        Q: Clone,
+        Q: Message + Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
         // When the outage began.
@@ -108,7 +159,7 @@ impl Client {
         loop {
             let session = self.session.borrow().clone();
             let tried = Instant::now();
-            let (failure, status) = match self.attempt(&call, self.request(message.clone(), &session), &attempt).await {
+            let (failure, status) = match self.attempt(&call, &message, &session, &attempt, decode).await {
                 Ok(reply) => return Ok(reply),
                 Err(failed) => failed,
             };
@@ -144,18 +195,29 @@ impl Client {
     async fn attempt<Q, A, F>(
         &self,
         call: &Call,
-        mut request: Request<Q>,
+        message: &Q,
+        session: &Session,
         attempt: impl Fn(Channel, Request<Q>) -> F,
+        decode: Option<Decode<A>>,
     ) -> Result<A, (Failure, Status)>
     where
+        Q: Message + Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let link = self.transport.link().await.map_err(|status| (Failure::of(&status), status))?;
         let deadline = call.attempt_deadline();
-        request.set_timeout(deadline);
-        // The request's own deadline bounds only the headers of the reply.
-        match timeout(deadline, attempt(link.channel(), request)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
+        let framed = decode.and_then(|decode| Some((decode, self.frame(call, &link, message, session, deadline)?)));
+        let answer = match framed {
+            Some((decode, (frames, frame))) => timeout(deadline, frames.call(frame)).await.map(|reply| decode(reply?)),
+            None => {
+                let mut request = self.request(message.clone(), session);
+                request.set_timeout(deadline);
+                // The request's own deadline bounds only the headers of the reply.
+                timeout(deadline, attempt(link.channel(), request)).await.map(|reply| Ok(reply?.into_inner()))
+            }
+        };
+        match answer {
+            Ok(Ok(reply)) => Ok(reply),
             Ok(Err(status)) => Err((self.judge(&link, &status), status)),
             Err(_) => {
                 self.transport.leave(&link);
@@ -163,6 +225,31 @@ impl Client {
                 Err((Failure::Broken, Status::deadline_exceeded(detail)))
             }
         }
+    }
+
+    /// Makes a frame of a call, and returns the stream that carries it. `None` if the call must be made alone.
+    fn frame(
+        &self,
+        call: &Call,
+        link: &Link,
+        message: &impl Message,
+        session: &Session,
+        deadline: Duration,
+    ) -> Option<(Arc<FrameStream>, v1::CarryRequest)> {
+        let method = call.method.filter(|method| method.travels_in_frames())?;
+        if message.encoded_len() > FRAME_BYTES_MAX {
+            return None;
+        }
+        let frames = link.frames(self.authorization.as_ref()?)?;
+        let frame = v1::CarryRequest {
+            sequence: 0,
+            method: method.path().to_owned(),
+            request: message.encode_to_vec().into(),
+            session: session.id.clone(),
+            timeout: deadline.try_into().ok(),
+            trace_parent: trace_parent::of(&Span::current()).unwrap_or_default(),
+        };
+        Some((frames, frame))
     }
 
     /// Adds the credential, the session and the trace to a request.

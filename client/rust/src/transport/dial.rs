@@ -25,7 +25,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower_service::Service;
 
 use super::{
-    BROKEN_FOR, DialError, Fault, Link, Peer, Transport,
+    BROKEN_FOR, DialError, Fault, Frames, Link, Peer, Transport,
     connect::Stream,
     socket,
     wire::{Handshake, Wire},
@@ -139,7 +139,8 @@ impl Transport {
             };
             let channel = channel(address, Wire::new(stream, Arc::clone(&handshake))).await?;
             handshake.completed().await?;
-            Ok(Link { id, channel, peer: peer.clone() })
+            let frames = Arc::new(Frames::new(self.calls_before_frames));
+            Ok(Link { id, channel, frames, peer: peer.clone() })
         };
         timeout(CONNECT_TIMEOUT, opening)
             .await

@@ -3,7 +3,8 @@
 //! A [`Link`] is one connection with its gRPC channel. It ends with the connection; nothing reconnects beneath it. The
 //! transport keeps the current link for all clones of a client, and makes another if there is none. `dial` chooses the
 //! coordinator: it resolves the addresses, shuffles the results, moves those that recently failed or drained to the
-//! end, and takes the first that answers. `tls` and `trust` authenticate it, and `fault` says what went wrong.
+//! end, and takes the first that answers. `tls` and `trust` authenticate it, and `fault` says what went wrong. `frames`
+//! carries calls over the link once it has carried a few.
 //!
 //! A coordinator that drains says so in the last frame of a stream or in a refusal. The client leaves its link at once:
 //! calls in flight may finish there, and new ones go to another coordinator.
@@ -11,6 +12,7 @@
 mod connect;
 mod dial;
 mod fault;
+mod frames;
 mod resolve;
 mod socket;
 mod tls;
@@ -19,6 +21,7 @@ mod wire;
 
 use std::{
     collections::HashMap,
+    env,
     net::SocketAddr,
     sync::{
         Arc,
@@ -36,14 +39,17 @@ use teamwire_proto::address::Address;
 use tokio::time::Instant;
 use tonic::{ConnectError, Status, transport::Channel};
 
-use self::fault::Fault;
-use self::tls::Tls;
 pub use self::{
     connect::{Connect, Duplex},
     resolve::{Resolve, SystemResolver},
     tls::{Pem, TlsOptions},
 };
-pub(crate) use self::{dial::ConnectionEnded, fault::DialError};
+pub(crate) use self::{
+    dial::ConnectionEnded,
+    fault::DialError,
+    frames::{Authorization, FrameStream},
+};
+use self::{fault::Fault, frames::Frames, tls::Tls};
 use crate::Error;
 
 /// How long a draining coordinator is tried after all others. Its hard stop comes after 30 s.
@@ -51,6 +57,12 @@ const DRAINED_FOR: Duration = Duration::from_secs(30);
 
 /// How long a coordinator is tried after all others, after a failed attempt or a broken connection.
 const BROKEN_FOR: Duration = Duration::from_secs(10);
+
+/// The environment variable that sets [`ConnectOptions::calls_before_frames`].
+pub const FRAMES_VARIABLE: &str = "TEAMWIRE_CALLS_BEFORE_FRAMES";
+
+/// How many calls a connection makes one by one, unless something else is asked for. A command makes fewer.
+const CALLS_BEFORE_FRAMES: u32 = 8;
 
 /// How a client reaches coordinators, besides their addresses.
 #[derive(Clone, Debug)]
@@ -60,6 +72,9 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// Resolves host names. Default: the system.
     pub resolver: Arc<dyn Resolve>,
+    /// How many calls a connection makes one by one before further ones travel as frames of one stream, which costs less.
+    /// [`u32::MAX`] means all. Default: what [`FRAMES_VARIABLE`] says, else 8.
+    pub calls_before_frames: u32,
     /// Makes connections over the network, for simulations. If `None`, the system does, by TCP.
     #[doc(hidden)]
     pub connector: Option<Arc<dyn Connect>>,
@@ -67,7 +82,13 @@ pub struct ConnectOptions {
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { tls: TlsOptions::default(), resolver: Arc::new(SystemResolver), connector: None }
+        let given = env::var(FRAMES_VARIABLE).ok().and_then(|text| text.parse().ok());
+        Self {
+            tls: TlsOptions::default(),
+            resolver: Arc::new(SystemResolver),
+            calls_before_frames: given.unwrap_or(CALLS_BEFORE_FRAMES),
+            connector: None,
+        }
     }
 }
 
@@ -83,6 +104,7 @@ pub(crate) struct Link {
     /// Unique among the links of one transport.
     id: u64,
     channel: Channel,
+    frames: Arc<Frames>,
     peer: Peer,
 }
 
@@ -97,6 +119,11 @@ enum Peer {
 impl Link {
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
+    }
+
+    /// Returns the stream that carries a call with a credential. `None` if the call must be made alone.
+    pub(crate) fn frames(&self, authorization: &Authorization) -> Option<Arc<FrameStream>> {
+        self.frames.stream(&self.channel, authorization)
     }
 }
 
@@ -117,6 +144,7 @@ pub(crate) struct Transport {
     resolver: Arc<dyn Resolve>,
     /// `None` if the system connects.
     connector: Option<Arc<dyn Connect>>,
+    calls_before_frames: u32,
     /// `None` if the addresses are not https.
     tls: Option<Tls>,
     state: Mutex<LinkState>,
@@ -135,6 +163,7 @@ impl Transport {
             addresses,
             resolver: options.resolver,
             connector: options.connector,
+            calls_before_frames: options.calls_before_frames,
             tls,
             state: Mutex::new(LinkState::None),
             ids: AtomicU64::new(0),

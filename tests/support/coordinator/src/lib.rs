@@ -16,10 +16,12 @@ use std::{
 };
 
 use futures::Stream;
+use prost::Message as _;
 use teamwire_client::{
     Client, Reason, Refusal, Retry,
     v1::{
         self, CloseReason, Message,
+        call_service_server::{CallService, CallServiceServer},
         history_service_server::{HistoryService, HistoryServiceServer},
         host_service_server::{HostService, HostServiceServer},
         message::Body,
@@ -37,7 +39,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{
-    Request, Response, Status,
+    Request, Response, Status, Streaming,
     transport::{Server, ServerTlsConfig},
 };
 use uuid::Uuid;
@@ -73,6 +75,10 @@ pub struct State {
     pub fail_lists: VecDeque<Status>,
     /// Each with the time after which the call fails.
     pub fail_waits: VecDeque<(Duration, Status)>,
+    /// The next streams of frames. Without any, the coordinator has no such streams.
+    pub carries: VecDeque<Carry>,
+    /// The frames that streams have brought.
+    pub carried: Vec<v1::CarryRequest>,
     /// The pages that ListMembers returns in place of `members`. The last one repeats.
     pub member_pages: VecDeque<v1::ListMembersResponse>,
     /// The page tokens that ListMembers was called with.
@@ -82,6 +88,14 @@ pub struct State {
     /// The unacknowledged messages, each with the number of sessions that have delivered it.
     pub inbox: Vec<(Message, u32)>,
     session: Option<Sent>,
+}
+
+/// A stream of frames.
+pub struct Carry {
+    /// How many frames it answers, as sends that succeed. It ends when another one arrives.
+    pub answers: usize,
+    /// The error that it ends with. `None` means OK.
+    pub end: Option<Status>,
 }
 
 #[derive(Clone)]
@@ -118,6 +132,7 @@ impl Coordinator {
             .add_service(RequestServiceServer::new(self.clone()))
             .add_service(HistoryServiceServer::new(self.clone()))
             .add_service(HostServiceServer::new(self.clone()))
+            .add_service(CallServiceServer::new(self.clone()))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let serving = tokio::spawn(async move { server.await.unwrap() });
         *self.serving.lock().unwrap() = Some(serving);
@@ -312,6 +327,42 @@ impl MessageService for Coordinator {
 
     async fn list_inbox(&self, _: Request<v1::ListInboxRequest>) -> Result<Response<v1::ListInboxResponse>, Status> {
         not_scripted()
+    }
+}
+
+#[tonic::async_trait]
+impl CallService for Coordinator {
+    type CarryStream = Pin<Box<dyn Stream<Item = Result<v1::CarryResponse, Status>> + Send>>;
+
+    async fn carry(
+        &self,
+        request: Request<Streaming<v1::CarryRequest>>,
+    ) -> Result<Response<Self::CarryStream>, Status> {
+        let carry = self.with(|state| state.carries.pop_front()).ok_or_else(|| Status::unimplemented(""))?;
+        let (replies, received) = mpsc::channel(1_000);
+        let mut frames = request.into_inner();
+        let this = self.clone();
+        tokio::spawn(async move {
+            let mut answered = 0;
+            while let Ok(Some(frame)) = frames.message().await {
+                let sequence = frame.sequence;
+                this.with(|state| state.carried.push(frame));
+                if answered == carry.answers {
+                    if let Some(status) = carry.end {
+                        replies.send(Err(status)).await.unwrap();
+                    }
+                    return;
+                }
+                answered += 1;
+                let reply = v1::SendResponse { message_id: Uuid::now_v7().to_string(), ..Default::default() };
+                let status = Some(v1::CallStatus::default());
+                replies
+                    .send(Ok(v1::CarryResponse { sequence, reply: reply.encode_to_vec().into(), status }))
+                    .await
+                    .unwrap();
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(received))))
     }
 }
 
