@@ -1,8 +1,8 @@
 //! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, their open
 //! tasks, how full inboxes are, and how much of their quotas teams use.
 //!
-//! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
-//! gauges show the sums of the latest counts.
+//! The due worker visits each team soon after it has changed; during some visits it also counts the team, if metrics are
+//! served. The gauges show the sums of the latest counts.
 
 use std::{
     collections::HashMap,
@@ -27,6 +27,8 @@ const COUNTS_PER_SECOND: f64 = 100.0;
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     teams: HashMap<Namespace, (Instant, TeamCount)>,
+    /// The gauges show what was counted and listed last.
+    is_published: bool,
 }
 
 /// What a visit has counted.
@@ -65,6 +67,7 @@ impl Gauges {
 
     /// Keeps what was counted.
     pub(super) fn keep(&mut self, namespace: &Namespace, counted: CountOutcome) {
+        self.is_published &= matches!(counted, CountOutcome::Skipped);
         match counted {
             CountOutcome::Skipped => {}
             CountOutcome::Count(count) => drop(self.teams.insert(namespace.clone(), (Instant::now(), *count))),
@@ -72,13 +75,18 @@ impl Gauges {
         }
     }
 
-    /// Publishes the sums over the teams that still exist, and drops the usage of others.
-    pub(super) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
-        if !metrics.is_watched() {
-            return;
-        }
+    /// Drops the teams that do not exist anymore, and their usage.
+    pub(super) fn retain(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
         self.teams.retain(|namespace, _| is_there(namespace));
         metrics.usage.retain_teams(is_there);
+        self.is_published = false;
+    }
+
+    /// Publishes the sums over the teams, if something has changed.
+    pub(super) fn publish(&mut self, metrics: &Metrics) {
+        if !metrics.is_watched() || std::mem::replace(&mut self.is_published, true) {
+            return;
+        }
         let counts = || self.teams.values().map(|(_, count)| count);
         metrics.teams.set(i64::try_from(self.teams.len()).unwrap_or(i64::MAX));
         set(&metrics.members, &MEMBER_STATES, |n| counts().map(|count| i64::from(count.members[n])).sum());

@@ -25,6 +25,7 @@ pub mod reconciler;
 pub mod retention_worker;
 pub mod session;
 pub mod team_watch;
+mod visits;
 
 pub use self::alert_worker::{AlertQueue, AlertWorker, Targets};
 pub use self::audit_writer::AuditWriter;

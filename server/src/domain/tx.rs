@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::{
     Context,
     quota::Spender,
-    records::{HostRecord, PresenceRecord, RecordType, TeamRecord},
+    records::{DueNoticesRecord, HostRecord, PresenceRecord, RecordType, TeamRecord},
     topics::Topic,
 };
 use crate::store::{Bound, Check, Key, Record, Txn, Write};
@@ -326,13 +326,14 @@ impl<'a> Tx<'a> {
         *blake3::keyed_hash(&self.ctx.seed, &self.drawn.to_le_bytes()).as_bytes()
     }
 
-    /// Notifies those who watch the team at other coordinators if what is shown of a member or a host changes, unless
-    /// another notification makes them read it anyway.
+    /// Notifies other coordinators if what is shown of a member or a host changes, or when something is due, unless
+    /// another notification makes them look anyway.
     fn notify_watchers(&mut self) {
         let puts =
             |kind: &str| self.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == kind));
         let is_shown = puts(PresenceRecord::KIND) || puts(HostRecord::KIND);
-        if is_shown || (puts(TeamRecord::KIND) && self.notifications.is_empty()) {
+        let is_due = puts(TeamRecord::KIND) || puts(DueNoticesRecord::KIND);
+        if is_shown || (is_due && self.notifications.is_empty()) {
             self.notify(Topic::Roster);
         }
     }

@@ -1,6 +1,11 @@
 //! The notifier: passes commits, made here or elsewhere, on to the sessions and calls that wait for them.
 
-use std::{cell::LazyCell, collections::HashMap, fmt, sync::Arc};
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -15,7 +20,7 @@ use crate::{
         streams,
         topics::Topic,
     },
-    store::{Commit, Key, Namespace, Notification, Txn, Write},
+    store::{Commit, Namespace, Notification, Txn, Write},
 };
 
 /// Knows the open sessions of this coordinator, and the calls that wait for something in a team.
@@ -23,8 +28,28 @@ pub struct Notifier {
     /// Identifies this coordinator in its notifications.
     by: u64,
     namespaces: Mutex<HashMap<Namespace, NamespaceWaiters>>,
-    /// Teams whose roster or waiting notices this coordinator has just changed; the due worker visits them soon.
-    changed: Mutex<Vec<Namespace>>,
+    /// For the due worker.
+    changes: Mutex<Changes>,
+}
+
+/// Teams that have changed.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Those where something may be due that was not before: their roster or their waiting notices were changed here.
+    pub(crate) due_here: HashSet<Namespace>,
+    /// Those that have changed in another way, or elsewhere.
+    pub(crate) teams: HashSet<Namespace>,
+    /// Any team may have changed.
+    pub(crate) any: bool,
+}
+
+impl Changes {
+    fn add(&mut self, namespace: &Namespace, is_due_here: bool) {
+        let teams = if is_due_here { &mut self.due_here } else { &mut self.teams };
+        if namespace.is_team() && !teams.contains(namespace) {
+            teams.insert(namespace.clone());
+        }
+    }
 }
 
 impl Default for Notifier {
@@ -42,7 +67,7 @@ impl fmt::Debug for Notifier {
 impl Notifier {
     /// Makes a notifier without sessions.
     pub fn new() -> Self {
-        Self { by: rand::random(), namespaces: Mutex::default(), changed: Mutex::default() }
+        Self { by: rand::random(), namespaces: Mutex::default(), changes: Mutex::default() }
     }
 
     /// Returns what identifies this coordinator in its notifications. It ignores those, since it knows of its commits
@@ -134,18 +159,19 @@ impl Notifier {
         sessions.filter_map(|of_one| of_one.last()).map(|session| session.member.clone()).collect()
     }
 
-    /// Returns the teams where something may be due that was not before: their roster or their waiting notices were
-    /// changed here since the last call.
-    pub(crate) fn take_changed(&self) -> Vec<Namespace> {
-        std::mem::take(&mut *self.changed.lock())
+    /// Returns which teams have changed since the last call, as far as is known here.
+    pub(crate) fn take_changes(&self) -> Changes {
+        std::mem::take(&mut *self.changes.lock())
     }
 
     /// Passes on what this coordinator has committed: arrivals to its sessions, and the notifications.
     pub(crate) fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
-        let decides_what_is_due = |key: &Key| [TeamRecord::KIND, DueNoticesRecord::KIND].contains(&key.kind);
-        if txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if decides_what_is_due(key))) {
-            self.changed.lock().push(namespace.clone());
-        }
+        let decides_what_is_due = |write: &Write| match write {
+            Write::Put { key, .. } => [TeamRecord::KIND, DueNoticesRecord::KIND].contains(&key.kind),
+            Write::DropNamespace => true,
+            _ => false,
+        };
+        self.changes.lock().add(namespace, txn.writes.iter().any(decides_what_is_due));
         let mut namespaces = self.lock();
         let Some(waiters) = namespaces.get_mut(namespace) else { return };
         waiters.changes.iter().for_each(|changes| changes.note_commit(txn));
@@ -190,10 +216,17 @@ impl Notifier {
     /// Passes on a notification of the store.
     pub fn notification(&self, notification: &Notification) {
         match notification {
-            // `committed` has passed it on, or `PendingCommit` will.
-            Notification::Topic { by, .. } if *by == self.by => {}
-            Notification::Topic { namespace, topic, .. } => self.wake(namespace, [topic.as_str()]),
-            Notification::All => self.lock().values().for_each(NamespaceWaiters::wake_all),
+            Notification::Topic { namespace, topic, by } => {
+                self.changes.lock().add(namespace, false);
+                // Otherwise, `committed` has passed it on, or `PendingCommit` will.
+                if *by != self.by {
+                    self.wake(namespace, [topic.as_str()]);
+                }
+            }
+            Notification::All => {
+                self.changes.lock().any = true;
+                self.lock().values().for_each(NamespaceWaiters::wake_all);
+            }
         }
     }
 

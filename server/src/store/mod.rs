@@ -32,7 +32,7 @@ mod when_full;
 #[cfg(test)]
 use teamwire_test_redis as test_redis;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -59,23 +59,28 @@ pub const LOSSES_MAX: usize = 1_024;
 
 /// An isolated part of the store: one team, or the directory of teams.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Namespace(String);
+pub struct Namespace(Arc<str>);
 
 impl Namespace {
     /// Returns the namespace of the team with this name.
     pub fn team(name: &Name) -> Self {
-        Self(name.folded().to_owned())
+        Self(name.folded().into())
     }
 
     /// Returns the namespace that lists the teams. It cannot collide with a team's, because team names cannot contain
     /// `~`.
     pub fn directory() -> Self {
-        Self("~directory".to_owned())
+        Self("~directory".into())
     }
 
     /// Returns the namespace of the audit log. It cannot collide with a team's either.
     pub fn audit() -> Self {
-        Self("~audit".to_owned())
+        Self("~audit".into())
+    }
+
+    /// Returns whether it is a team's.
+    pub fn is_team(&self) -> bool {
+        !self.0.starts_with('~')
     }
 
     /// Returns the namespace's name: 1 to 63 visible ASCII characters, without braces, colons or slashes.
@@ -85,7 +90,7 @@ impl Namespace {
 
     /// Restores a namespace from the name that [`Namespace::as_str`] returned.
     pub(crate) fn from_stored(name: &str) -> Self {
-        Self(name.to_owned())
+        Self(name.into())
     }
 }
 

@@ -1,0 +1,200 @@
+//! When the due worker visits each team: when something is due, soon after something has changed, and otherwise less and
+//! less often.
+//!
+//! A coordinator visits a team right after its own commits. What other coordinators commit, it learns from notifications,
+//! which are part of the commits, and it visits the team within [`EACH_MAX`], because the other one may have died
+//! before its own visit. So the visits of teams in which nothing happens, up to [`IDLE_MAX`] apart, find nothing.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
+
+use crate::store::Namespace;
+
+/// How soon a team is visited again at the earliest.
+pub(super) const EACH_MIN: Duration = Duration::from_millis(500);
+
+/// How soon a team is visited after something has changed that may make something due.
+pub(super) const EACH_MAX: Duration = Duration::from_secs(30);
+
+/// How long a team goes without a visit at most.
+const IDLE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// A tick this late means that this coordinator was away. The store's clock this far ahead means that it was set.
+pub(super) const AWAY: Duration = Duration::from_secs(5);
+
+/// The teams, and when each is visited next.
+#[derive(Debug, Default)]
+pub(super) struct Visits {
+    teams: HashMap<Namespace, Team>,
+    /// The teams that wait for a visit, in the order of their visits.
+    order: BTreeSet<(Instant, Namespace)>,
+}
+
+#[derive(Debug)]
+struct Team {
+    /// When it is visited next.
+    at: Instant,
+    /// The longest pause after the next visit.
+    pause_max: Duration,
+    /// The store's latest time for the team, and when it was read. A cluster has more than one clock.
+    clock: Option<(u64, Instant)>,
+}
+
+impl Visits {
+    /// Keeps exactly these teams. New ones are visited now.
+    pub(super) fn list(&mut self, listed: Vec<Namespace>, now: Instant) {
+        let mut before = std::mem::take(&mut self.teams);
+        self.order.clear();
+        for namespace in listed {
+            let team = before.remove(&namespace).unwrap_or(Team { at: now, pause_max: EACH_MAX, clock: None });
+            self.order.insert((team.at, namespace.clone()));
+            self.teams.insert(namespace, team);
+        }
+    }
+
+    /// Returns whether a team is known.
+    pub(super) fn has(&self, namespace: &Namespace) -> bool {
+        self.teams.contains_key(namespace)
+    }
+
+    /// Has a team visited now: something may be due that was not before.
+    pub(super) fn changed_here(&mut self, namespace: Namespace, now: Instant) {
+        self.visit_by(namespace, now);
+    }
+
+    /// Has a team visited soon: it has changed, perhaps at another coordinator.
+    pub(super) fn changed(&mut self, namespace: Namespace, now: Instant) {
+        self.visit_by(namespace, now + jittered(EACH_MAX));
+    }
+
+    /// Has every team visited soon: any may have changed.
+    pub(super) fn all_changed(&mut self, now: Instant) {
+        let teams: Vec<_> = self.teams.keys().cloned().collect();
+        teams.into_iter().for_each(|namespace| self.changed(namespace, now));
+    }
+
+    fn visit_by(&mut self, namespace: Namespace, at: Instant) {
+        let new = Team { at, pause_max: EACH_MAX, clock: None };
+        let team = self.teams.entry(namespace.clone()).or_insert(new);
+        team.pause_max = EACH_MAX;
+        self.order.remove(&(team.at, namespace.clone()));
+        team.at = team.at.min(at);
+        self.order.insert((team.at, namespace));
+    }
+
+    /// Returns the teams to visit, up to a number. Each must [rest](Self::rest) next.
+    pub(super) fn take_ready(&mut self, now: Instant, count: usize) -> Vec<Namespace> {
+        let ready = std::iter::from_fn(|| match self.order.first() {
+            Some((at, _)) if *at <= now => self.order.pop_first().map(|(_, namespace)| namespace),
+            _ => None,
+        });
+        ready.take(count).collect()
+    }
+
+    /// Has a team wait for its next visit. `due`: when something will be due if nothing changes; `None` means never.
+    pub(super) fn rest(&mut self, namespace: &Namespace, now: Instant, due: Option<Duration>) {
+        let Some(team) = self.teams.get_mut(namespace) else { return };
+        let pause = due.unwrap_or(IDLE_MAX).min(team.pause_max).max(EACH_MIN);
+        team.pause_max = (team.pause_max * 2).min(IDLE_MAX);
+        self.order.remove(&(team.at, namespace.clone()));
+        team.at = now + jittered(pause);
+        self.order.insert((team.at, namespace.clone()));
+    }
+
+    /// Records the store's time, and returns whether it has advanced much more than this machine's clock since the last
+    /// call.
+    pub(super) fn has_jumped(&mut self, namespace: &Namespace, now_ms: u64, at: Instant) -> bool {
+        let Some(team) = self.teams.get_mut(namespace) else { return false };
+        let Some((before_ms, before)) = team.clock.replace((now_ms, at)) else { return false };
+        Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY
+    }
+}
+
+/// Spreads visits: at different times than other coordinators, and never later than something is due.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::random_range(0.8..1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn team(name: &str) -> Namespace {
+        Namespace::from_stored(name)
+    }
+
+    /// Visits whatever is ready until a time, finding that nothing will be due. Returns how many visits there were.
+    fn visit_until(visits: &mut Visits, until: Instant) -> usize {
+        let mut count = 0;
+        while let Some((at, _)) = visits.order.first().filter(|(at, _)| *at <= until).cloned() {
+            for namespace in visits.take_ready(at, 16) {
+                visits.rest(&namespace, at, None);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn a_team_without_changes_is_visited_less_and_less_often() {
+        let (mut visits, now) = (Visits::default(), Instant::now());
+        visits.list(vec![team("a")], now);
+        assert!((8..=11).contains(&visit_until(&mut visits, now + seconds(2 * 3_600))));
+        assert!((20..=32).contains(&visit_until(&mut visits, now + seconds(26 * 3_600))));
+        let later = now + seconds(26 * 3_600);
+        visits.changed(team("a"), later);
+        assert!((2..=4).contains(&visit_until(&mut visits, later + seconds(120))), "it is visited as a new one");
+    }
+
+    #[test]
+    fn a_team_is_visited_when_something_is_due_and_right_after_a_change_here() {
+        let (mut visits, now) = (Visits::default(), Instant::now());
+        visits.list(vec![team("a"), team("b")], now);
+        assert_eq!(visits.take_ready(now, 16), [team("a"), team("b")]);
+        visits.rest(&team("a"), now, Some(seconds(10)));
+        visits.rest(&team("b"), now, None);
+        assert_eq!(visits.take_ready(now + seconds(7), 16), []);
+        assert_eq!(visits.take_ready(now + seconds(10), 16), [team("a")]);
+        visits.rest(&team("a"), now + seconds(10), Some(Duration::ZERO));
+        assert_eq!(visits.take_ready(now + seconds(10), 16), [], "it rests a little");
+        visits.changed_here(team("b"), now + seconds(10));
+        visits.changed(team("b"), now + seconds(10));
+        assert_eq!(visits.take_ready(now + seconds(10), 16), [team("b")]);
+    }
+
+    #[test]
+    fn a_change_elsewhere_brings_a_visit_within_the_usual_time() {
+        let (mut visits, now) = (Visits::default(), Instant::now());
+        visits.list(vec![team("a"), team("b")], now);
+        let idle = now + seconds(5 * 3_600);
+        visit_until(&mut visits, idle);
+        visits.changed(team("a"), idle);
+        visits.changed(team("new"), idle);
+        let ready = visits.take_ready(idle + EACH_MAX, 16);
+        assert!(ready.contains(&team("a")) && ready.contains(&team("new")), "{ready:?}");
+        visits.all_changed(idle);
+        assert!(visits.take_ready(idle + EACH_MAX, 16).contains(&team("b")));
+        visits.list(vec![team("a")], idle);
+        assert!(visits.has(&team("a")) && !visits.has(&team("b")));
+    }
+
+    /// Found by the fault `clock-forward`: members whose leases had run out only by the new time were declared lost.
+    #[test]
+    fn only_a_clock_that_jumps_ahead_is_noticed() {
+        let (mut visits, began) = (Visits::default(), Instant::now());
+        visits.list(vec![team("a")], began);
+        let mut jumped = |ms, s| visits.has_jumped(&team("a"), ms, began + seconds(s));
+        assert!(!jumped(1_000_000, 0), "there is nothing to compare with yet");
+        assert!(!jumped(1_030_500, 30));
+        assert!(!jumped(1_030_500, 40), "it stands still");
+        assert!(!jumped(1_020_000, 50), "it was set back");
+        assert!(jumped(4_630_000, 60));
+        assert!(!jumped(4_640_000, 70), "once");
+    }
+}
