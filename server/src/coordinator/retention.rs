@@ -1,7 +1,10 @@
 //! Finds what may be deleted, for the rules in `domain::retention`, messages that have been unprocessed for too long,
 //! and teams that are nearly full. Each pass does a bounded amount of work and leaves the remainder to the next.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use prost::Message as _;
 use teamwire_proto::{
@@ -43,12 +46,13 @@ const CHUNKS_MAX: usize = 40;
 const SCAN_MAX: usize = 1_000;
 
 impl Coordinator {
-    /// Deletes what may be deleted of a team, and notifies its lead of unprocessed messages.
-    pub async fn delete_old(&self, namespace: &Namespace) -> Result<(), Refusal> {
+    /// Deletes what may be deleted of a team, and notifies its lead of unprocessed messages. Returns when another message
+    /// will have been unprocessed for too long. `None` means never, if nothing changes.
+    pub async fn delete_old(&self, namespace: &Namespace) -> Result<Option<Duration>, Refusal> {
         let Some(team) = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten() else {
-            return Ok(());
+            return Ok(None);
         };
-        self.alarm_unprocessed(namespace, &team).await?;
+        let next = self.alarm_unprocessed(namespace, &team).await?;
         self.alarm_quota(namespace, &team).await?;
         self.trim_history(namespace, team.id).await?;
         self.trim_leftovers(namespace, team.id).await?;
@@ -56,7 +60,8 @@ impl Coordinator {
         self.trim_tasks(namespace, team.id).await?;
         self.trim_credentials(namespace, team.id).await?;
         self.trim_sign_ins(namespace).await?;
-        self.remove_members(namespace, &team).await
+        self.remove_members(namespace, &team).await?;
+        Ok(next)
     }
 
     async fn change(
@@ -67,7 +72,7 @@ impl Coordinator {
         self.decide(namespace, &[team_key()], rule).await.map(drop)
     }
 
-    fn before(&self, ttl: std::time::Duration) -> u64 {
+    fn before(&self, ttl: Duration) -> u64 {
         self.now_ms().saturating_sub(ms(ttl))
     }
 
@@ -281,11 +286,11 @@ impl Coordinator {
         Ok(())
     }
 
-    async fn alarm_unprocessed(&self, namespace: &Namespace, team: &TeamRecord) -> Result<(), Refusal> {
+    async fn alarm_unprocessed(&self, namespace: &Namespace, team: &TeamRecord) -> Result<Option<Duration>, Refusal> {
         let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
         let extents = self.store().extents(namespace, &inboxes).await.map_err(unavailable)?;
         let before_ms = self.before(self.limits().unprocessed_alarm_after);
-        let mut late = Vec::new();
+        let (mut late, mut next) = (Vec::new(), None::<Duration>);
         for (member, extent) in team.members.iter().zip(extents) {
             if extent.entries == 0 {
                 continue;
@@ -299,11 +304,16 @@ impl Coordinator {
             if sent_ms < before_ms {
                 let member = member.name.clone();
                 late.push(Oldest { member, sequence, message_id: id, sent_ms, waiting: extent.entries });
+            } else {
+                let after = Duration::from_millis(sent_ms - before_ms);
+                next = Some(next.map_or(after, |next| next.min(after)));
             }
         }
         if late.is_empty() {
-            return Ok(());
+            return Ok(next);
         }
-        self.change(namespace, |tx| retention::alarm_unprocessed(tx, team.id, &late)).await
+        let again =
+            self.decide(namespace, &[team_key()], |tx| retention::alarm_unprocessed(tx, team.id, &late)).await?;
+        Ok(next.into_iter().chain(again.value.map(Duration::from_millis)).min())
     }
 }

@@ -17,25 +17,25 @@ use super::{
     alert_worker::AlertQueue,
     gauges::Gauges,
     heartbeats::Heartbeats,
-    visits::{AWAY, EACH_MIN, Visits},
+    visits::{AWAY, EACH_MIN, Visits, list_pause},
 };
 use crate::{
     coordinator::Coordinator,
+    notify::Worker,
     store::{Leases, Namespace},
 };
 
 /// How often the worker wakes.
 const TICK: Duration = Duration::from_millis(250);
 
+/// How soon a team is visited again after a change: another coordinator may have made something due and died.
+const EACH_MAX: Duration = Duration::from_secs(30);
+
+/// How long a team goes without a visit at most.
+const IDLE_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// How many teams are visited at once.
 const AT_ONCE: usize = 16;
-
-/// The shortest and the longest pause between two readings of the list of teams.
-const LIST: Duration = Duration::from_secs(10);
-const LIST_MAX: Duration = Duration::from_secs(10 * 60);
-
-/// How many times as long as a reading of the list the pause after it is at least.
-const LIST_PAUSE_FACTOR: u32 = 1_000;
 
 /// Visits teams until cancelled.
 pub async fn run(
@@ -44,7 +44,7 @@ pub async fn run(
     alerts: AlertQueue,
     stop: CancellationToken,
 ) {
-    let mut visits = Visits::default();
+    let mut visits = Visits::new(EACH_MAX, IDLE_MAX);
     let mut gauges = Gauges::default();
     let mut list_at = Instant::now();
     let mut ticked = Instant::now();
@@ -60,16 +60,17 @@ pub async fn run(
             lose_from = Instant::now() + patience;
         }
         let now = Instant::now();
-        let changes = coordinator.notifier().take_changes();
+        let changes = coordinator.notifier().take_changes(Worker::Due);
         if changes.any {
             visits.all_changed(now);
+            list_at = now;
         }
         changes.teams.into_iter().for_each(|namespace| visits.changed(namespace, now));
         changes.due_here.into_iter().for_each(|namespace| visits.changed_here(namespace, now));
         if list_at <= now {
             match coordinator.all_namespaces().await {
                 Ok(listed) => {
-                    list_at = Instant::now() + (now.elapsed() * LIST_PAUSE_FACTOR).clamp(LIST, LIST_MAX);
+                    list_at = Instant::now() + list_pause(now.elapsed());
                     visits.list(listed, now);
                     gauges.retain(coordinator.metrics(), |namespace| visits.has(namespace));
                 }

@@ -34,12 +34,12 @@ pub(super) struct Gauges {
 /// What a visit has counted.
 #[derive(Debug)]
 pub(super) enum CountOutcome {
-    /// Nothing: the latest count still holds.
+    /// Nothing: the latest count still holds, or the store does not answer.
     Skipped,
     /// The team.
     Count(Box<TeamCount>),
-    /// The team is deleted, or the store does not answer.
-    Unknown,
+    /// The team is deleted.
+    Gone,
 }
 
 impl Gauges {
@@ -59,9 +59,9 @@ impl Gauges {
             }
             Ok(None) => {
                 usage.retain_members(namespace, &[]);
-                CountOutcome::Unknown
+                CountOutcome::Gone
             }
-            Err(_) => CountOutcome::Unknown,
+            Err(_) => CountOutcome::Skipped,
         }
     }
 
@@ -71,7 +71,7 @@ impl Gauges {
         match counted {
             CountOutcome::Skipped => {}
             CountOutcome::Count(count) => drop(self.teams.insert(namespace.clone(), (Instant::now(), *count))),
-            CountOutcome::Unknown => drop(self.teams.remove(namespace)),
+            CountOutcome::Gone => drop(self.teams.remove(namespace)),
         }
     }
 

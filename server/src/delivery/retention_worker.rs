@@ -1,36 +1,60 @@
-//! Visits every team periodically, to delete what has been kept long enough and to report unprocessed messages. Any
-//! number of coordinators may do so concurrently.
+//! Visits teams, to delete what has been kept long enough and to report unprocessed messages: each soon after it has
+//! changed, and otherwise rarely. Any number of coordinators may do so concurrently.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{coordinator::Coordinator, store::Namespace};
+use super::visits::{Visits, list_pause};
+use crate::{coordinator::Coordinator, notify::Worker, store::Namespace};
 
 /// How long to pause between two teams, so that a round over many of them is not a burst.
 const REST: Duration = Duration::from_millis(20);
 
-/// Visits all teams, periodically until cancelled. The interval between rounds is jittered by a fifth, so that
-/// coordinators that were started together drift apart.
+/// How many times as long as the interval between rounds a team goes without a visit at most.
+const IDLE_FACTOR: u32 = 60;
+
+/// Visits teams in rounds until cancelled. The interval between rounds is jittered by a fifth, so that coordinators that
+/// were started together drift apart.
 pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let interval = coordinator.limits().retention_interval;
     let pause = || tokio::time::sleep(interval.mul_f64(rand::random_range(0.8..1.2)));
+    let mut visits = Visits::new(interval, interval * IDLE_FACTOR);
+    let mut list_at = Instant::now();
     while stop.run_until_cancelled(pause()).await.is_some() {
-        // The next round does what fails now.
-        let Ok(namespaces) = coordinator.all_namespaces().await else { continue };
+        let now = Instant::now();
+        // Each team that has changed since the last round is visited in this one.
+        let changes = coordinator.notifier().take_changes(Worker::Retention);
+        if changes.any {
+            visits.all_changed(now);
+            list_at = now;
+        }
+        let changed = changes.teams.into_iter().chain(changes.due_here);
+        changed.for_each(|namespace| visits.changed_here(namespace, now));
+        if list_at <= now {
+            // The next round does what fails now.
+            let Ok(listed) = coordinator.all_namespaces().await else { continue };
+            list_at = Instant::now() + list_pause(now.elapsed());
+            visits.list(listed, now);
+        }
         if let Err(refusal) = coordinator.trim_sign_ins(&Namespace::directory()).await {
             tracing::debug!(%refusal, "the operator's sign-ins could not be cleaned up");
         }
         if let Err(refusal) = coordinator.trim_audit().await {
             tracing::debug!(%refusal, "the audit log could not be trimmed");
         }
-        for namespace in namespaces {
+        for namespace in visits.take_ready(now, usize::MAX) {
             if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
                 return;
             }
-            if let Err(refusal) = coordinator.delete_old(&namespace).await {
+            let due = coordinator.delete_old(&namespace).await.unwrap_or_else(|refusal| {
                 tracing::debug!(?namespace, %refusal, "a team could not be cleaned up");
-            }
+                Some(interval)
+            });
+            visits.rest(&namespace, Instant::now(), due);
         }
     }
 }

@@ -1,9 +1,8 @@
-//! When the due worker visits each team: when something is due, soon after something has changed, and otherwise less and
-//! less often.
+//! When a worker visits each team: when something is due, soon after something has changed, and otherwise less and less
+//! often.
 //!
-//! A coordinator visits a team right after its own commits. What other coordinators commit, it learns from notifications,
-//! which are part of the commits, and it visits the team within [`EACH_MAX`], because the other one may have died
-//! before its own visit. So the visits of teams in which nothing happens, up to [`IDLE_MAX`] apart, find nothing.
+//! A coordinator knows at once what it commits itself. What others commit, it learns from notifications, which are part
+//! of the commits. So visits of teams in which nothing happens find nothing, and may be far apart.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,18 +14,23 @@ use crate::store::Namespace;
 /// How soon a team is visited again at the earliest.
 pub(super) const EACH_MIN: Duration = Duration::from_millis(500);
 
-/// How soon a team is visited after something has changed that may make something due.
-pub(super) const EACH_MAX: Duration = Duration::from_secs(30);
+/// The shortest and the longest pause between two readings of the list of teams.
+const LIST: Duration = Duration::from_secs(10);
+const LIST_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// How long a team goes without a visit at most.
-const IDLE_MAX: Duration = Duration::from_secs(60 * 60);
+/// How many times as long as a reading of the list the pause after it is at least.
+const LIST_PAUSE_FACTOR: u32 = 1_000;
 
 /// A tick this late means that this coordinator was away. The store's clock this far ahead means that it was set.
 pub(super) const AWAY: Duration = Duration::from_secs(5);
 
 /// The teams, and when each is visited next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Visits {
+    /// How soon a team is visited after something has changed.
+    pause: Duration,
+    /// How long a team goes without a visit at most.
+    pause_max: Duration,
     teams: HashMap<Namespace, Team>,
     /// The teams that wait for a visit, in the order of their visits.
     order: BTreeSet<(Instant, Namespace)>,
@@ -43,12 +47,18 @@ struct Team {
 }
 
 impl Visits {
+    /// Makes visits without teams. `pause`: how soon a team is visited after something has changed. `pause_max`: how long it
+    /// goes without a visit at most.
+    pub(super) fn new(pause: Duration, pause_max: Duration) -> Self {
+        Self { pause, pause_max, teams: HashMap::new(), order: BTreeSet::new() }
+    }
+
     /// Keeps exactly these teams. New ones are visited now.
     pub(super) fn list(&mut self, listed: Vec<Namespace>, now: Instant) {
         let mut before = std::mem::take(&mut self.teams);
         self.order.clear();
         for namespace in listed {
-            let team = before.remove(&namespace).unwrap_or(Team { at: now, pause_max: EACH_MAX, clock: None });
+            let team = before.remove(&namespace).unwrap_or_else(|| self.new_team(now));
             self.order.insert((team.at, namespace.clone()));
             self.teams.insert(namespace, team);
         }
@@ -66,7 +76,8 @@ impl Visits {
 
     /// Has a team visited soon: it has changed, perhaps at another coordinator.
     pub(super) fn changed(&mut self, namespace: Namespace, now: Instant) {
-        self.visit_by(namespace, now + jittered(EACH_MAX));
+        let pause = jittered(self.pause);
+        self.visit_by(namespace, now + pause);
     }
 
     /// Has every team visited soon: any may have changed.
@@ -75,10 +86,14 @@ impl Visits {
         teams.into_iter().for_each(|namespace| self.changed(namespace, now));
     }
 
+    fn new_team(&self, at: Instant) -> Team {
+        Team { at, pause_max: self.pause, clock: None }
+    }
+
     fn visit_by(&mut self, namespace: Namespace, at: Instant) {
-        let new = Team { at, pause_max: EACH_MAX, clock: None };
+        let new = self.new_team(at);
         let team = self.teams.entry(namespace.clone()).or_insert(new);
-        team.pause_max = EACH_MAX;
+        team.pause_max = self.pause;
         self.order.remove(&(team.at, namespace.clone()));
         team.at = team.at.min(at);
         self.order.insert((team.at, namespace));
@@ -96,20 +111,30 @@ impl Visits {
     /// Has a team wait for its next visit. `due`: when something will be due if nothing changes; `None` means never.
     pub(super) fn rest(&mut self, namespace: &Namespace, now: Instant, due: Option<Duration>) {
         let Some(team) = self.teams.get_mut(namespace) else { return };
-        let pause = due.unwrap_or(IDLE_MAX).min(team.pause_max).max(EACH_MIN);
-        team.pause_max = (team.pause_max * 2).min(IDLE_MAX);
+        let pause = due.unwrap_or(self.pause_max).min(team.pause_max).max(EACH_MIN.min(self.pause));
+        team.pause_max = (team.pause_max * 2).min(self.pause_max);
         self.order.remove(&(team.at, namespace.clone()));
         team.at = now + jittered(pause);
         self.order.insert((team.at, namespace.clone()));
     }
 
-    /// Records the store's time, and returns whether it has advanced much more than this machine's clock since the last
-    /// call.
+    /// Records the store's time for a team, and returns whether it has advanced much more than this machine's clock since
+    /// the last call. A jump is noticed once, not in each team.
     pub(super) fn has_jumped(&mut self, namespace: &Namespace, now_ms: u64, at: Instant) -> bool {
         let Some(team) = self.teams.get_mut(namespace) else { return false };
         let Some((before_ms, before)) = team.clock.replace((now_ms, at)) else { return false };
-        Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY
+        let has_jumped = Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY;
+        if has_jumped {
+            self.teams.values_mut().for_each(|team| team.clock = None);
+        }
+        has_jumped
     }
+}
+
+/// Returns how long to wait after a reading of the list of teams that took so long. New teams are learned of from
+/// notifications, too.
+pub(super) fn list_pause(took: Duration) -> Duration {
+    (took * LIST_PAUSE_FACTOR).clamp(LIST, LIST_MAX)
 }
 
 /// Spreads visits: at different times than other coordinators, and never later than something is due.
@@ -123,6 +148,12 @@ mod tests {
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    const EACH_MAX: Duration = Duration::from_secs(30);
+
+    fn visits() -> Visits {
+        Visits::new(EACH_MAX, seconds(3_600))
     }
 
     fn team(name: &str) -> Namespace {
@@ -143,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_team_without_changes_is_visited_less_and_less_often() {
-        let (mut visits, now) = (Visits::default(), Instant::now());
+        let (mut visits, now) = (visits(), Instant::now());
         visits.list(vec![team("a")], now);
         assert!((8..=11).contains(&visit_until(&mut visits, now + seconds(2 * 3_600))));
         assert!((20..=32).contains(&visit_until(&mut visits, now + seconds(26 * 3_600))));
@@ -154,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_team_is_visited_when_something_is_due_and_right_after_a_change_here() {
-        let (mut visits, now) = (Visits::default(), Instant::now());
+        let (mut visits, now) = (visits(), Instant::now());
         visits.list(vec![team("a"), team("b")], now);
         assert_eq!(visits.take_ready(now, 16), [team("a"), team("b")]);
         visits.rest(&team("a"), now, Some(seconds(10)));
@@ -170,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_change_elsewhere_brings_a_visit_within_the_usual_time() {
-        let (mut visits, now) = (Visits::default(), Instant::now());
+        let (mut visits, now) = (visits(), Instant::now());
         visits.list(vec![team("a"), team("b")], now);
         let idle = now + seconds(5 * 3_600);
         visit_until(&mut visits, idle);
@@ -187,8 +218,9 @@ mod tests {
     /// Found by the fault `clock-forward`: members whose leases had run out only by the new time were declared lost.
     #[test]
     fn only_a_clock_that_jumps_ahead_is_noticed() {
-        let (mut visits, began) = (Visits::default(), Instant::now());
-        visits.list(vec![team("a")], began);
+        let (mut visits, began) = (visits(), Instant::now());
+        visits.list(vec![team("a"), team("b")], began);
+        assert!(!visits.has_jumped(&team("b"), 1_000_000, began));
         let mut jumped = |ms, s| visits.has_jumped(&team("a"), ms, began + seconds(s));
         assert!(!jumped(1_000_000, 0), "there is nothing to compare with yet");
         assert!(!jumped(1_030_500, 30));
@@ -196,5 +228,7 @@ mod tests {
         assert!(!jumped(1_020_000, 50), "it was set back");
         assert!(jumped(4_630_000, 60));
         assert!(!jumped(4_640_000, 70), "once");
+        assert!(!visits.has_jumped(&team("b"), 4_650_000, began + seconds(80)), "not in another team, too");
+        assert!(visits.has_jumped(&team("b"), 4_670_000, began + seconds(90)));
     }
 }

@@ -247,9 +247,11 @@ pub struct Oldest {
 }
 
 /// Notifies the lead of messages that have been unprocessed for too long, except in its own inbox: once per oldest
-/// message, and not again before the same time has passed.
-pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<(), RuleError> {
-    let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
+/// message, and not again before the same time has passed. Returns in how many milliseconds the next one will be late
+/// enough. `None` means never, if nothing changes.
+pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<Option<u64>, RuleError> {
+    let Some(team) = same_team(tx, team_id)? else { return Ok(None) };
+    let mut next = None::<u64>;
     let (now_ms, after_ms) = (tx.ctx.now_ms, ms(tx.ctx.limits.unprocessed_alarm_after));
     for found in oldest {
         let Some(member) = team.member(&found.member).filter(|member| !team.is_lead(&member.name)) else { continue };
@@ -259,8 +261,15 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
         }
         let id = found.member.folded();
         let before = tx.read::<UnprocessedRecord>(id)?;
-        if before.is_some_and(|before| before.sequence == found.sequence || before.told_ms + after_ms > now_ms) {
-            continue;
+        let before = before.map(|before| (before.sequence, before.told_ms + after_ms));
+        match before {
+            Some((sequence, _)) if sequence == found.sequence => continue,
+            Some((_, again_ms)) if again_ms > now_ms => {
+                let after = again_ms - now_ms;
+                next = Some(next.map_or(after, |next| next.min(after)));
+                continue;
+            }
+            _ => {}
         }
         tx.put(id, &UnprocessedRecord { sequence: found.sequence, told_ms: now_ms });
         let minutes = (now_ms - found.sent_ms) / 60_000;
@@ -274,7 +283,7 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
         };
         notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
-    Ok(())
+    Ok(next)
 }
 
 /// Notifies the lead when the team, its tasks or their history become nearly full, and when they become full. Returns

@@ -24,6 +24,9 @@ use super::{
 };
 use crate::store::{Bound, Check, Key, Record, Txn, Write};
 
+/// After how many milliseconds a worker tries again what a full store did not take.
+pub const FULL_RETRY_MS: u64 = 20_000;
+
 /// Why a rule was not carried out.
 #[derive(Debug)]
 pub enum RuleError {

@@ -28,8 +28,17 @@ pub struct Notifier {
     /// Identifies this coordinator in its notifications.
     by: u64,
     namespaces: Mutex<HashMap<Namespace, NamespaceWaiters>>,
-    /// For the due worker.
-    changes: Mutex<Changes>,
+    /// For each worker.
+    changes: Mutex<[Changes; 2]>,
+}
+
+/// Who learns which teams have changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Worker {
+    /// The due worker.
+    Due,
+    /// The retention worker.
+    Retention,
 }
 
 /// Teams that have changed.
@@ -46,7 +55,7 @@ pub(crate) struct Changes {
 impl Changes {
     fn add(&mut self, namespace: &Namespace, is_due_here: bool) {
         let teams = if is_due_here { &mut self.due_here } else { &mut self.teams };
-        if namespace.is_team() && !teams.contains(namespace) {
+        if !teams.contains(namespace) {
             teams.insert(namespace.clone());
         }
     }
@@ -160,8 +169,16 @@ impl Notifier {
     }
 
     /// Returns which teams have changed since the last call, as far as is known here.
-    pub(crate) fn take_changes(&self) -> Changes {
-        std::mem::take(&mut *self.changes.lock())
+    pub(crate) fn take_changes(&self, worker: Worker) -> Changes {
+        std::mem::take(&mut self.changes.lock()[worker as usize])
+    }
+
+    /// Notes that a team has changed. `is_due_here`: something may be due that was not before, because of a commit made
+    /// here.
+    pub(super) fn note_change(&self, namespace: &Namespace, is_due_here: bool) {
+        if namespace.is_team() {
+            self.changes.lock().iter_mut().for_each(|changes| changes.add(namespace, is_due_here));
+        }
     }
 
     /// Passes on what this coordinator has committed: arrivals to its sessions, and the notifications.
@@ -171,7 +188,7 @@ impl Notifier {
             Write::DropNamespace => true,
             _ => false,
         };
-        self.changes.lock().add(namespace, txn.writes.iter().any(decides_what_is_due));
+        self.note_change(namespace, txn.writes.iter().any(decides_what_is_due));
         let mut namespaces = self.lock();
         let Some(waiters) = namespaces.get_mut(namespace) else { return };
         waiters.changes.iter().for_each(|changes| changes.note_commit(txn));
@@ -217,14 +234,14 @@ impl Notifier {
     pub fn notification(&self, notification: &Notification) {
         match notification {
             Notification::Topic { namespace, topic, by } => {
-                self.changes.lock().add(namespace, false);
+                self.note_change(namespace, false);
                 // Otherwise, `committed` has passed it on, or `PendingCommit` will.
                 if *by != self.by {
                     self.wake(namespace, [topic.as_str()]);
                 }
             }
             Notification::All => {
-                self.changes.lock().any = true;
+                self.changes.lock().iter_mut().for_each(|changes| changes.any = true);
                 self.lock().values().for_each(NamespaceWaiters::wake_all);
             }
         }

@@ -45,6 +45,7 @@ impl Drop for PendingCommit<'_> {
         let (notifier, namespace) = (Arc::clone(self.notifier), self.namespace.clone());
         runtime.spawn(async move {
             sleep(LOOK_AFTER).await;
+            notifier.note_change(&namespace, true);
             notifier.wake(&namespace, topics.iter().map(String::as_str));
         });
     }

@@ -34,7 +34,7 @@ pub use self::kind::{AlertKind, KINDS};
 use super::{
     records::{AlertSlot, AlertsRecord, OutgoingAlert, TeamRecord},
     time::{ms, timestamp},
-    tx::{RuleError, Tx},
+    tx::{FULL_RETRY_MS, RuleError, Tx},
 };
 
 /// How long an alert is attempted, in milliseconds.
@@ -133,7 +133,7 @@ pub fn carry_out_due(tx: &mut Tx<'_>, rules: &AlertRules) -> Result<DueAlerts, R
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(due) };
     // What cannot be recorded cannot be sent just once.
     if tx.ctx.store_is_full {
-        return Ok(due);
+        return Ok(DueAlerts { next_ms: Some(FULL_RETRY_MS), ..due });
     }
     // There is a slot for each rule and kind.
     tx.needs_no_room();

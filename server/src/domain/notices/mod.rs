@@ -21,7 +21,7 @@ use super::{
     post::{self, Urgency},
     records::{DueNoticesRecord, MemberRecord, NoticeLevel, NoticeSlot, SentNotice, TeamRecord, WaitingNotice},
     time::{ms, timestamp},
-    tx::{RuleError, Tx},
+    tx::{FULL_RETRY_MS, RuleError, Tx},
 };
 use list::NoticeList;
 
@@ -199,11 +199,11 @@ fn with_digest_text(digest: v1::Notice) -> v1::Notice {
     v1::Notice { text: format!("{}{more}", lines.join("\n")), ..digest }
 }
 
-/// Sends the notices that have waited long enough. Returns when the next one is due. `None` if none waits, or the store
-/// is full.
+/// Sends the notices that have waited long enough. Returns when the next one is due, or when to try again if the store
+/// is full. `None` if none waits.
 pub fn send_due(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleError> {
     if tx.ctx.store_is_full {
-        return Ok(None);
+        return Ok(Some(tx.ctx.now_ms + FULL_RETRY_MS));
     }
     let Some(due) = tx.read::<DueNoticesRecord>("")? else { return Ok(None) };
     let now_ms = tx.ctx.now_ms;
