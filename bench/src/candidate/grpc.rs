@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use teamwire_client::{
-    Client, Event, SubscribeOptions, message,
+    Client, ConnectOptions, Event, SubscribeOptions, message,
     v1::{self, message::Body},
 };
 
@@ -30,11 +30,22 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// Creates a team at a new coordinator.
+    /// Creates a team at a new coordinator. Its calls travel in frames.
     pub(crate) async fn of_teamwire(bench: &Bench, store: Store, shape: Shape) -> Result<Self> {
+        Self::after_calls(0, bench, store, shape).await
+    }
+
+    /// Creates a team at a new coordinator. After this many calls of a connection, the next ones travel in frames.
+    pub(crate) async fn after_calls(
+        calls_before_frames: u32,
+        bench: &Bench,
+        store: Store,
+        shape: Shape,
+    ) -> Result<Self> {
         let scratch = Scratch::prepare(&bench.directory, Some(store)).await?;
         let coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
-        let members = Members::found(&coordinator, TEAM).await?;
+        let mut members = Members::found(&coordinator, TEAM).await?;
+        members.options = ConnectOptions { calls_before_frames, ..ConnectOptions::default() };
         let (mut senders, mut inboxes) = (Vec::new(), Vec::new());
         for sender in 0..shape.connections() {
             senders.push(members.join(&format!("sender-{sender}")).await?);
@@ -79,6 +90,8 @@ pub(crate) struct Members {
     entrance: Client,
     /// The lead.
     pub(crate) lead: Client,
+    /// How members connect.
+    options: ConnectOptions,
     token: String,
 }
 
@@ -95,13 +108,13 @@ impl Members {
         let lead = entrance.with_credential(&operator.create_team_with(request).await?.credential)?;
         let invited = lead.invite(v1::InviteRequest { uses_max: 1_000, ..v1::InviteRequest::default() }).await?;
         let address = coordinator.address().to_owned();
-        Ok(Self { address, entrance, lead, token: invited.join_token })
+        Ok(Self { address, entrance, lead, options: ConnectOptions::default(), token: invited.join_token })
     }
 
     /// Adds a member, and returns its client on a new connection.
     pub(crate) async fn join(&self, name: &str) -> Result<Client> {
         let credential = self.credential(name).await?;
-        Ok(Client::connect(&self.address)?.with_credential(&credential)?)
+        Ok(Client::connect_with(&self.address, self.options.clone())?.with_credential(&credential)?)
     }
 
     /// Adds a member, and returns its credential.

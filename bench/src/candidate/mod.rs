@@ -26,6 +26,8 @@ pub(crate) const SUMMARY: &str = "a message of the benchmark";
 pub(crate) enum Candidate {
     /// The released build of the coordinator, in its own process, through the Rust client.
     Teamwire(Store),
+    /// The same with calls, none of which travels in a frame.
+    TeamwireCalls(Store),
     /// [`null_server`] with a store or without, through the same client.
     NullServer(Option<Store>),
     /// [`store_only`], without a server.
@@ -78,6 +80,7 @@ impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Teamwire(store) => write!(f, "**teamwire**, {store}"),
+            Self::TeamwireCalls(store) => write!(f, "teamwire with calls, {store}"),
             Self::NullServer(None) => f.write_str("null server, no store"),
             Self::NullServer(Some(store)) => write!(f, "null server, {store}"),
             Self::StoreOnly(store) => write!(f, "store only, {store}"),
@@ -94,10 +97,12 @@ impl Candidate {
     /// Returns what its OK guarantees.
     pub(crate) fn promise(self) -> &'static str {
         match self {
-            Self::Teamwire(Store::RedisEverysec) => {
+            Self::Teamwire(Store::RedisEverysec) | Self::TeamwireCalls(Store::RedisEverysec) => {
                 "written, on disk within 1 s; rules, roster, dedupe, order, history, receipts"
             }
-            Self::Teamwire(_) => "on disk (fsync); rules, roster, dedupe, order, history, receipts",
+            Self::Teamwire(_) | Self::TeamwireCalls(_) => {
+                "on disk (fsync); rules, roster, dedupe, order, history, receipts"
+            }
             Self::NullServer(None) => "nothing",
             Self::NullServer(Some(Store::RedisEverysec)) | Self::StoreOnly(Store::RedisEverysec) => {
                 "written, on disk within 1 s; dedupe, history"
@@ -116,6 +121,7 @@ impl Candidate {
         let below = &bench.directory;
         Ok(match self {
             Self::Teamwire(store) => Arc::new(grpc::Team::of_teamwire(bench, store, shape).await?),
+            Self::TeamwireCalls(store) => Arc::new(grpc::Team::after_calls(u32::MAX, bench, store, shape).await?),
             Self::NullServer(store) => Arc::new(grpc::Team::of_null_server(bench, store, shape).await?),
             Self::StoreOnly(store) => {
                 Arc::new(store_only::StoreOnly::open(Scratch::prepare(below, Some(store)).await?, shape).await?)

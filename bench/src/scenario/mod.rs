@@ -124,7 +124,12 @@ impl Scenario {
 /// Returns teamwire on each store, after its baselines.
 fn teamwire_and_baselines(bench: &Bench) -> Vec<Candidate> {
     let with_baselines = |store: &Store| {
-        [Candidate::StoreOnly(*store), Candidate::NullServer(Some(*store)), Candidate::Teamwire(*store)]
+        [
+            Candidate::StoreOnly(*store),
+            Candidate::NullServer(Some(*store)),
+            Candidate::Teamwire(*store),
+            Candidate::TeamwireCalls(*store),
+        ]
     };
     [Candidate::NullServer(None)].into_iter().chain(bench.stores.iter().flat_map(with_baselines)).collect()
 }
@@ -132,7 +137,7 @@ fn teamwire_and_baselines(bench: &Bench) -> Vec<Candidate> {
 /// Describes a candidate for a table. Teamwire's baselines are those on its store, and the null server without one.
 fn row(candidate: Candidate) -> Row {
     let baselines = match candidate {
-        Candidate::Teamwire(store) => {
+        Candidate::Teamwire(store) | Candidate::TeamwireCalls(store) => {
             vec![Candidate::StoreOnly(store), Candidate::NullServer(Some(store)), Candidate::NullServer(None)]
         }
         _ => Vec::new(),

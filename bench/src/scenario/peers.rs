@@ -43,7 +43,8 @@ pub(super) const VIEW: SectionLayout = SectionLayout {
 
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let mut candidates: Vec<_> = bench.stores.iter().map(|store| Candidate::Teamwire(*store)).collect();
+    let mut candidates: Vec<_> =
+        bench.stores.iter().flat_map(|store| [Candidate::Teamwire(*store), Candidate::TeamwireCalls(*store)]).collect();
     candidates.extend(
         bench.stores.iter().filter(|store| store.append_fsync().is_some()).map(|store| Candidate::StoreOnly(*store)),
     );
@@ -62,7 +63,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     candidates.push(Candidate::File);
     let peer = |candidate: Candidate| match candidate {
         // Compared with peers whose OK guarantees as much about the disk.
-        Candidate::Teamwire(store) => {
+        Candidate::Teamwire(store) | Candidate::TeamwireCalls(store) => {
             let by_hand = by_hand(if store == Store::Embedded { Store::RedisAlways } else { store });
             let is_flushed = store != Store::RedisEverysec;
             let others = [Candidate::Nats(is_flushed), Candidate::Rabbit(is_flushed)].map(|other| other.to_string());
