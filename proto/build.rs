@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .btree_map(".teamwire.v1.SpawnTerms")
         .btree_map(".teamwire.v1.HostOffer")
         // Frames refer to what has arrived.
-        .bytes(".teamwire.v1.CarryRequest")
-        .bytes(".teamwire.v1.CarryResponse")
+        .bytes(".teamwire.v1.CallFrame")
+        .bytes(".teamwire.v1.ReplyFrame")
         .bytes(".teamwire.v1.CallStatus")
         // Runners keep them in their files, or coordinators in their records.
         .type_attribute(".teamwire.v1.Usage", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")

@@ -30,8 +30,8 @@ struct Frames {
 /// A reply, as far as it has arrived.
 type Reply = Result<BytesMut, Status>;
 
-fn frame(sequence: u64, method: Method, request: &impl Message) -> v1::CarryRequest {
-    v1::CarryRequest {
+fn frame(sequence: u64, method: Method, request: &impl Message) -> v1::CallFrame {
+    v1::CallFrame {
         sequence,
         method: method.path().to_owned(),
         request: request.encode_to_vec().into(),
@@ -52,34 +52,40 @@ impl Frames {
         Ok(Self { to, replies: replies.into_inner() })
     }
 
-    async fn send(&self, frame: v1::CarryRequest) {
-        timeout(PATIENCE, self.to.send(frame)).await.expect("room").expect("the stream is open");
+    async fn send(&self, frame: v1::CallFrame) {
+        self.send_all(vec![frame]).await;
+    }
+
+    async fn send_all(&self, calls: Vec<v1::CallFrame>) {
+        timeout(PATIENCE, self.to.send(v1::CarryRequest { calls })).await.expect("room").expect("the stream is open");
     }
 
     /// Reads this many replies, or all until the stream ends. Returns them, and how the stream ended if it did.
     async fn read(&mut self, count: usize) -> (BTreeMap<u64, Reply>, Option<Result<(), Status>>) {
         let (mut replies, mut parts) = (BTreeMap::new(), BTreeMap::<u64, BytesMut>::new());
         while replies.len() < count {
-            let part = match timeout(PATIENCE, self.replies.message()).await.expect("a reply") {
-                Ok(Some(part)) => part,
+            let message = match timeout(PATIENCE, self.replies.message()).await.expect("a reply") {
+                Ok(Some(message)) => message,
                 Ok(None) => return (replies, Some(Ok(()))),
                 Err(status) => return (replies, Some(Err(status))),
             };
-            parts.entry(part.sequence).or_default().extend_from_slice(&part.reply);
-            if let Some(status) = part.status {
-                let reply = parts.remove(&part.sequence).unwrap_or_default();
-                let reply = match Code::from(status.code) {
-                    Code::Ok => Ok(reply),
-                    code => Err(Status::with_details(code, status.message, status.details)),
-                };
-                assert!(replies.insert(part.sequence, reply).is_none(), "a second reply");
+            for part in message.replies {
+                parts.entry(part.sequence).or_default().extend_from_slice(&part.reply);
+                if let Some(status) = part.status {
+                    let reply = parts.remove(&part.sequence).unwrap_or_default();
+                    let reply = match Code::from(status.code) {
+                        Code::Ok => Ok(reply),
+                        code => Err(Status::with_details(code, status.message, status.details)),
+                    };
+                    assert!(replies.insert(part.sequence, reply).is_none(), "a second reply");
+                }
             }
         }
         (replies, None)
     }
 
     /// Makes one call.
-    async fn call(&mut self, frame: v1::CarryRequest) -> Reply {
+    async fn call(&mut self, frame: v1::CallFrame) -> Reply {
         self.send(frame).await;
         self.read(1).await.0.pop_first().expect("a reply").1
     }
@@ -112,20 +118,24 @@ fn frames_have_the_effects_and_the_refusals_of_calls() {
         let refused = frames.call(frame(3, Method::ForceStop, &force)).await.unwrap_err();
         assert_eq!(reason_of(&refused), Some(Reason::LeadOnly));
 
-        let garbage = v1::CarryRequest { request: vec![0xff; 9].into(), ..frame(4, Method::Send, &()) };
+        let garbage = v1::CallFrame { request: vec![0xff; 9].into(), ..frame(4, Method::Send, &()) };
         assert_eq!(reason_of(&frames.call(garbage).await.unwrap_err()), Some(Reason::InvalidField));
-        let stranger = v1::CarryRequest { session: "never-issued".to_owned(), ..frame(5, Method::GetTeam, &()) };
+        let stranger = v1::CallFrame { session: "never-issued".to_owned(), ..frame(5, Method::GetTeam, &()) };
         assert_eq!(reason_of(&frames.call(stranger).await.unwrap_err()), Some(Reason::InvalidField));
-        let unprintable = v1::CarryRequest { session: "a\nb".to_owned(), ..frame(6, Method::GetTeam, &()) };
+        let unprintable = v1::CallFrame { session: "a\nb".to_owned(), ..frame(6, Method::GetTeam, &()) };
         assert_eq!(reason_of(&frames.call(unprintable).await.unwrap_err()), Some(Reason::InvalidField));
         for method in [Method::Stream, Method::Carry, Method::WaitForDecision] {
             let refused = frames.call(frame(7, method, &())).await.unwrap_err();
             assert_eq!(refused.code(), Code::Unimplemented, "{method:?}");
         }
-        let unknown = v1::CarryRequest { method: "/other/Call".to_owned(), ..Default::default() };
+        let unknown = v1::CallFrame { method: "/other/Call".to_owned(), ..Default::default() };
         assert_eq!(frames.call(unknown).await.unwrap_err().code(), Code::Unimplemented);
         let large = frame(9, Method::Send, &direct("bob", &"x".repeat(16 * 1024)));
         assert_eq!(reason_of(&frames.call(large).await.unwrap_err()), Some(Reason::ContentTooLarge));
+
+        let beats = (1..=64).map(|sequence| frame(sequence, Method::Heartbeat, &v1::HeartbeatRequest::default()));
+        frames.send_all(beats.collect()).await;
+        assert!(frames.read(64).await.0.values().all(Result::is_ok));
 
         let Frames { to, replies } = frames;
         drop(to);
@@ -138,6 +148,15 @@ fn frames_have_the_effects_and_the_refusals_of_calls() {
         let (replies, end) = frames.read(2).await;
         assert!(replies.len() == 1 && replies[&1].is_ok(), "{replies:?}");
         assert_eq!(reason_of(&end.unwrap().unwrap_err()), Some(Reason::ContentTooLarge));
+
+        let mut frames = Frames::open(&raw).await.expect("open");
+        frames.send_all(vec![v1::CallFrame::default(); 65]).await;
+        let (_, end) = frames.read(1).await;
+        assert_eq!(reason_of(&end.unwrap().unwrap_err()), Some(Reason::InvalidField));
+
+        raw.teams().join(raw.request(v1::JoinRequest::default())).await.expect("another life");
+        let refused = Frames::open(&raw).await.err().expect("the credential is the earlier life's");
+        assert!(reason_of(&refused).is_some(), "{refused:?}");
     });
     let entry = eventually("an entry in the audit log", || {
         let entries = world.cli(LEAD, &["audit", "--all", "--json"]).succeeds().lines();
@@ -155,7 +174,7 @@ fn frames_have_the_effects_and_the_refusals_of_calls() {
 }
 
 #[test]
-fn a_long_reply_comes_in_parts_and_others_in_between() {
+fn a_long_reply_comes_in_parts() {
     let world = World::embedded();
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -167,8 +186,9 @@ fn a_long_reply_comes_in_parts_and_others_in_between() {
         let raw = Raw::at(&world.coordinator.address(), &bob);
         let mut frames = Frames::open(&raw).await.unwrap();
         for sequence in 1..=20 {
-            frames.send(frame(sequence, Method::ListInbox, &v1::ListInboxRequest::default())).await;
-            frames.send(frame(100 + sequence, Method::Heartbeat, &v1::HeartbeatRequest::default())).await;
+            let list = frame(sequence, Method::ListInbox, &v1::ListInboxRequest::default());
+            let beat = frame(100 + sequence, Method::Heartbeat, &v1::HeartbeatRequest::default());
+            frames.send_all(vec![list, beat]).await;
         }
         let (replies, end) = frames.read(40).await;
         assert!(end.is_none(), "{end:?}");
@@ -195,7 +215,8 @@ fn a_coordinator_that_shuts_down_answers_every_frame_that_it_took() {
         let sending = tokio::spawn(async move {
             for sequence in 0.. {
                 let request = direct("bob", &sequence.to_string());
-                if to.send(frame(sequence, Method::Send, &request)).await.is_err() {
+                let calls = vec![frame(sequence, Method::Send, &request)];
+                if to.send(v1::CarryRequest { calls }).await.is_err() {
                     return;
                 }
             }
@@ -253,7 +274,11 @@ fn a_client_that_reads_no_replies_is_held_back_and_cut_off() {
         let Frames { to, replies } = frames;
         let sending = tokio::spawn(async move {
             let mut sent = 0_u64;
-            while to.send(frame(sent, Method::ListInbox, &v1::ListInboxRequest::default())).await.is_ok() {
+            let message = |sent| {
+                let calls = vec![frame(sent, Method::ListInbox, &v1::ListInboxRequest::default())];
+                v1::CarryRequest { calls }
+            };
+            while to.send(message(sent)).await.is_ok() {
                 sent += 1;
             }
             sent

@@ -1,7 +1,7 @@
 //! Calls in frames, with a scripted coordinator.
 
 use prost::Message as _;
-use teamwire_client::{Client, ConnectOptions, Error, message, v1};
+use teamwire_client::{Client, ConnectOptions, Error, Reason, Refusal, message, v1};
 use teamwire_proto::Method;
 use teamwire_test_coordinator::{Carry, Coordinator, MEMBER};
 use tonic::Status;
@@ -92,4 +92,14 @@ async fn a_frame_whose_stream_breaks_is_repeated_if_the_call_may_be() {
     send_until_carried(&coordinator, &client).await;
     let deleted = client.delete_team(v1::DeleteTeamRequest::default()).await.expect_err("cut");
     assert!(matches!(&deleted, Error::OutcomeUnknown { detail, .. } if detail == "cut"), "{deleted:?}");
+    // Why the stream is refused says nothing about its calls.
+    for reason in [Reason::SlowConsumer, Reason::CredentialRevoked] {
+        let coordinator = Coordinator::start().await;
+        let refused = Carry { answers: 1, end: Some(Refusal::new(reason, "The stream.").into()) };
+        coordinator.with(|state| state.carries.push_back(refused));
+        let client = self::client(&coordinator);
+        send_until_carried(&coordinator, &client).await;
+        let deleted = client.delete_team(v1::DeleteTeamRequest::default()).await.expect_err("refused");
+        assert!(matches!(&deleted, Error::OutcomeUnknown { detail, .. } if detail == "The stream."), "{deleted:?}");
+    }
 }

@@ -5,8 +5,9 @@
 //! them holds must never wait for a client.
 
 use std::{
+    collections::VecDeque,
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,7 +16,7 @@ use std::{
 };
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use futures::{StreamExt as _, stream, stream::FuturesUnordered};
+use futures::{FutureExt as _, StreamExt as _, stream, stream::FuturesUnordered};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE},
@@ -24,6 +25,7 @@ use http::{
 use http_body::{Body as _, Frame};
 use http_body_util::Full;
 use parking_lot::Mutex;
+use prost::Message as _;
 use teamwire_proto::{
     FRAME_BYTES_MAX, Method, Reason, Refusal, SESSION_METADATA_KEY,
     credential::Credential,
@@ -34,14 +36,17 @@ use teamwire_proto::{
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming, body::Body};
 
 use super::{credentials, services::Services};
-use crate::edge::auth_gate::{AuthGate, GatedCall};
+use crate::{
+    budget::{Account, ByteLease},
+    edge::auth_gate::{AuthGate, GatedCall},
+};
 
 /// How many bytes the frames of a stream may take that are under way, or whose replies wait.
 const ROOM: usize = 256 * 1024;
@@ -55,8 +60,14 @@ const READ_BYTES: usize = 8 * 1024;
 /// How many outcomes may wait, so that there is always a place: each answer has room, and there is one end.
 const OUTCOMES_MAX: usize = ROOM / FRAME_BYTES + 1;
 
-/// The most that a frame takes.
-const RESERVE: u32 = (FRAME_BYTES_MAX + READ_BYTES) as u32;
+/// How many bytes a message with frames may have.
+pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// A message gets no further reply once it has this many bytes of replies.
+const REPLY_BYTES: usize = 16 * 1024;
+
+/// How many frames a message has at most.
+const FRAMES_MAX: usize = 64;
 
 /// How many bytes of a request or a reply come before its message.
 const PREFIX: usize = 5;
@@ -74,18 +85,13 @@ struct Shared {
     uri: Uri,
     headers: HeaderMap,
     gate: Option<Arc<AuthGate>>,
-}
-
-/// A reply that waits for the client, and its room.
-struct Answer {
-    sequence: u64,
-    reply: Response<Body>,
-    room: OwnedSemaphorePermit,
+    /// Who pays. `None` in tests.
+    account: Option<Arc<Account>>,
 }
 
 /// What the task hands to the stream.
 enum Outcome {
-    Answer(Answer),
+    Reply(Box<Reply>),
     /// All frames that were taken are answered, or the stream has failed.
     Ended(Result<(), Status>),
 }
@@ -108,29 +114,46 @@ impl CallService for Services {
             )
             .into());
         }
+        // Admission leaves it to the rule of each call whether a member's credential is current.
+        self.coordinator.get_caller(&admitted.who).await?;
+        let account = admitted.account.clone();
         let gated = admitted.call.gated.as_ref();
         let turn = match gated {
             Some(gated) => Some(gated.carry().await),
             None => None,
         };
-        let shared = Shared { calls, uri: admitted.call.uri().clone(), headers, gate: gated.map(GatedCall::gate) };
+        let gate = gated.map(GatedCall::gate);
+        let shared = Arc::new(Shared { calls, uri: admitted.call.uri().clone(), headers, gate, account });
         let (outcomes, waiting) = mpsc::channel(OUTCOMES_MAX);
-        let replies = Arc::new(Replies { waiting: Mutex::new(waiting), taken: AtomicU64::new(0) });
-        let carrier = Carrier {
-            shared: Arc::new(shared),
-            replies: Arc::clone(&replies),
-            outcomes,
-            write_timeout: self.pace.write_timeout,
-            draining: self.draining.clone(),
-        };
+        let progress = Arc::new(Progress::default());
+        let replies = Arc::new(Replies { waiting: Mutex::new(waiting), progress: Arc::clone(&progress) });
+        let (kept, write_timeout) = (Arc::downgrade(&replies), self.pace.write_timeout);
+        let carrier = Carrier { shared, progress, outcomes, draining: self.draining.clone() };
         let this = self.clone();
         self.sessions.spawn(async move {
-            let carried = async { Ok(carrier.carry(frames).await) };
-            let ended = this.while_signed_in(&admitted.who, carried).await;
-            let _ = carrier.outcomes.try_send(Outcome::Ended(ended.unwrap_or_else(|refusal| Err(refusal.into()))));
+            let stalled = carrier.progress.stalled(write_timeout);
+            let carried = async {
+                let carried = async { Ok(carrier.carry(frames).await) };
+                let ended = this.while_signed_in(&admitted.who, carried).await;
+                carrier.put(Outcome::Ended(ended.unwrap_or_else(|refusal| Err(refusal.into()))));
+                // Until all replies are taken, they take room, and the stream has its turn.
+                carrier.outcomes.closed().await;
+            };
+            tokio::select! {
+                () = carried => {}
+                // The client is gone, as are its calls.
+                () = carrier.outcomes.closed() => {}
+                () = stalled => {
+                    if let Some(replies) = kept.upgrade() {
+                        replies.clear();
+                    }
+                    let text = "The client read no reply for too long. Read replies as they arrive.";
+                    carrier.put(Outcome::Ended(Err(Refusal::new(Reason::SlowConsumer, text).into())));
+                }
+            }
             drop(turn);
         });
-        Ok(tonic::Response::new(Box::pin(replies.frames())))
+        Ok(tonic::Response::new(Box::pin(replies.messages())))
     }
 }
 
@@ -146,94 +169,125 @@ fn common_headers(headers: &HeaderMap) -> HeaderMap {
     common
 }
 
+/// How far a client has read.
+#[derive(Debug, Default)]
+struct Progress {
+    /// How many outcomes there were so far.
+    put: AtomicU64,
+    /// How many of them the client has taken.
+    taken: AtomicU64,
+    /// How many frames it has taken.
+    frames: AtomicU64,
+}
+
+impl Progress {
+    /// Returns once outcomes have waited for this long, and the client has taken no frame.
+    async fn stalled(&self, write_timeout: Duration) {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut seen = None;
+        loop {
+            sleep(write_timeout).await;
+            let waits = (load(&self.taken) < load(&self.put)).then(|| load(&self.frames));
+            if waits.is_some() && seen == waits {
+                return;
+            }
+            seen = waits;
+        }
+    }
+}
+
 /// Carries out the frames of a stream.
 struct Carrier {
     shared: Arc<Shared>,
-    replies: Arc<Replies>,
+    progress: Arc<Progress>,
     outcomes: mpsc::Sender<Outcome>,
-    write_timeout: Duration,
     draining: CancellationToken,
 }
 
 impl Carrier {
+    /// Hands an outcome to the stream.
+    fn put(&self, outcome: Outcome) {
+        self.progress.put.fetch_add(1, Ordering::Relaxed);
+        // There is a place for each, unless the client is gone.
+        let _ = self.outcomes.try_send(outcome);
+    }
+
     /// Carries out frames until the client has sent its last one or the coordinator shuts down, and answers all that it
-    /// took. Fails if the client takes no replies.
-    async fn carry(&self, mut frames: Streaming<v1::CarryRequest>) -> Result<(), Status> {
+    /// took.
+    async fn carry(&self, mut messages: Streaming<v1::CarryRequest>) -> Result<(), Status> {
         let room = Arc::new(Semaphore::new(ROOM));
         let mut under_way = FuturesUnordered::new();
-        // Room for any frame.
-        let mut reserved: Option<OwnedSemaphorePermit> = None;
-        // How taking frames ended.
+        // What has arrived in one message, and has no room yet.
+        let mut frames = VecDeque::new();
+        // How taking messages ended.
         let mut ended = None;
-        let mut answered = 0;
-        let mut check = pin!(sleep(self.write_timeout));
-        // How many replies the client had taken at the last check. `None` if none waited then.
-        let mut seen = None;
         loop {
+            while let Some(frame) = frames.pop_front() {
+                let Ok(room) = Arc::clone(&room).try_acquire_many_owned(room_of(&frame)) else {
+                    frames.push_front(frame);
+                    break;
+                };
+                under_way.push(Arc::clone(&self.shared).carry_out(frame, room));
+            }
             if under_way.is_empty()
+                && frames.is_empty()
                 && let Some(ended) = ended
             {
                 return ended;
             }
+            let next_room = frames.front().map_or(0, room_of);
             tokio::select! {
                 biased;
-                Some(answer) = under_way.next() => {
-                    answered += 1;
-                    let _ = self.outcomes.try_send(Outcome::Answer(answer));
+                Some(reply) = under_way.next() => self.put(Outcome::Reply(Box::new(reply))),
+                () = self.draining.cancelled(), if ended.is_none() => {
+                    ended = Some(Ok(()));
+                    frames.clear();
                 }
-                () = self.draining.cancelled(), if ended.is_none() => ended = Some(Ok(())),
-                Ok(permit) = Arc::clone(&room).acquire_many_owned(RESERVE), if ended.is_none() && reserved.is_none() => {
-                    reserved = Some(permit);
-                }
-                next = frames.message(), if ended.is_none() && reserved.is_some() => match (next, reserved.take()) {
-                    (Ok(Some(frame)), Some(mut room)) => {
-                        drop(room.split(room.num_permits().saturating_sub(room_of(&frame))));
-                        under_way.push(Arc::clone(&self.shared).carry_out(frame, room));
+                // Replies that wait have room until the client takes them.
+                permit = room.acquire_many(next_room), if next_room > 0 => drop(permit),
+                message = messages.message(), if ended.is_none() && next_room == 0 => match message {
+                    Ok(Some(message)) if message.calls.len() > FRAMES_MAX => {
+                        let text = format!("A message has at most {FRAMES_MAX} frames. Send further ones in the next one.");
+                        ended = Some(Err(Refusal::new(Reason::InvalidField, text).field("calls").into()));
                     }
-                    (Err(status), _) => ended = Some(Err(explain(status))),
-                    _ => ended = Some(Ok(())),
+                    Ok(Some(message)) => frames = message.calls.into(),
+                    Ok(None) => ended = Some(Ok(())),
+                    Err(status) => ended = Some(Err(explain(status))),
                 },
-                () = &mut check => {
-                    let taken = self.replies.taken.load(Ordering::Relaxed);
-                    let waits = (taken < answered).then_some(taken);
-                    if waits.is_some() && seen == waits {
-                        self.replies.clear();
-                        let text = "The client read no reply for too long. Read replies as they arrive.";
-                        return Err(Refusal::new(Reason::SlowConsumer, text).into());
-                    }
-                    seen = waits;
-                    check.as_mut().reset(Instant::now() + self.write_timeout);
-                }
             }
         }
     }
 }
 
-/// Returns how much room a frame takes.
-fn room_of(frame: &v1::CarryRequest) -> usize {
-    let reads = Method::at(&frame.method).is_none_or(|method| method.effect() == Effect::Read);
-    frame.request.len() + if reads { READ_BYTES } else { FRAME_BYTES }
+/// Returns whether a call only reads.
+fn reads(frame: &v1::CallFrame) -> bool {
+    Method::at(&frame.method).is_none_or(|method| method.effect() == Effect::Read)
 }
 
-/// Says why a frame could not be read.
+/// Returns how much room a frame takes.
+fn room_of(frame: &v1::CallFrame) -> u32 {
+    u32::try_from(frame.encoded_len() + if reads(frame) { READ_BYTES } else { FRAME_BYTES }).unwrap_or(u32::MAX)
+}
+
+/// Says why a message could not be read.
 fn explain(status: Status) -> Status {
     match status.code() {
-        Code::OutOfRange => too_large().into(),
+        Code::OutOfRange => too_large("The message", MESSAGE_BYTES_MAX, "Put fewer frames into one").into(),
         _ => status,
     }
 }
 
-fn too_large() -> Refusal {
-    let text = format!("The request has more than {FRAME_BYTES_MAX} bytes, too many for a frame. Make the call alone.");
-    Refusal::new(Reason::ContentTooLarge, text).with("request_bytes_max", FRAME_BYTES_MAX.to_string())
+fn too_large(what: &str, bytes_max: usize, advice: &str) -> Refusal {
+    Refusal::new(Reason::ContentTooLarge, format!("{what} has more than {bytes_max} bytes. {advice}."))
+        .with("request_bytes_max", bytes_max.to_string())
 }
 
 impl Shared {
     /// Carries out one frame.
-    async fn carry_out(self: Arc<Self>, frame: v1::CarryRequest, room: OwnedSemaphorePermit) -> Answer {
-        let sequence = frame.sequence;
+    async fn carry_out(self: Arc<Self>, frame: v1::CallFrame, room: OwnedSemaphorePermit) -> Reply {
+        let (sequence, reads) = (frame.sequence, reads(&frame));
         let limit = frame.timeout.and_then(duration::from_proto);
-        let reply = match self.request(frame) {
+        let response = match self.request(frame) {
             Err(status) => status.into_http(),
             Ok(request) => match limit {
                 None => (self.calls.0)(request).await,
@@ -242,16 +296,25 @@ impl Shared {
                 }),
             },
         };
-        Answer { sequence, reply, room }
+        let mut reply = Reply { sequence, response, part: None, lease: None, _room: room };
+        let bytes = reply.begin();
+        // The reply to a call that reads has a lease already.
+        if bytes > READ_BYTES
+            && !reads
+            && let Some(account) = &self.account
+        {
+            reply.lease = Some(account.lease(bytes).await);
+        }
+        reply
     }
 
     /// Makes a request of a frame.
-    fn request(&self, frame: v1::CarryRequest) -> Result<Request<Body>, Status> {
+    fn request(&self, frame: v1::CallFrame) -> Result<Request<Body>, Status> {
         let Some(method) = Method::at(&frame.method).filter(|method| method.travels_in_frames()) else {
             return Err(Status::unimplemented("No such call travels in a frame."));
         };
         if frame.request.len() > FRAME_BYTES_MAX {
-            return Err(too_large().into());
+            return Err(too_large("The request of the frame", FRAME_BYTES_MAX, "Make the call alone").into());
         }
         let mut message = BytesMut::with_capacity(PREFIX + frame.request.len());
         message.put_u8(0);
@@ -282,15 +345,14 @@ impl Shared {
 /// The replies of a stream.
 struct Replies {
     waiting: Mutex<mpsc::Receiver<Outcome>>,
-    /// How many the client has taken.
-    taken: AtomicU64,
+    progress: Arc<Progress>,
 }
 
 impl Replies {
     /// Takes the next outcome. `None` if the task has ended without any.
     async fn take(&self) -> Option<Outcome> {
         let outcome = poll_fn(|context| self.waiting.lock().poll_recv(context)).await;
-        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.progress.taken.fetch_add(1, Ordering::Relaxed);
         outcome
     }
 
@@ -300,60 +362,100 @@ impl Replies {
         while next().is_ok() {}
     }
 
-    /// Returns their frames.
-    fn frames(self: Arc<Self>) -> impl Stream<Item = Result<v1::CarryResponse, Status>> {
-        stream::unfold((self, None::<ReplyFrames>), |(replies, mut reading)| async move {
-            let mut of = match reading.take() {
-                Some(of) => of,
-                None => match replies.take().await {
-                    Some(Outcome::Answer(answer)) => ReplyFrames::of(answer),
-                    Some(Outcome::Ended(Ok(()))) => return None,
-                    Some(Outcome::Ended(Err(status))) => return Some((Err(status), (replies, None))),
-                    None => {
-                        let status = Status::unavailable("The coordinator gave up the stream.");
-                        return Some((Err(status), (replies, None)));
-                    }
-                },
-            };
-            let frame = of.next().await;
-            let rest = frame.status.is_none().then_some(of);
-            Some((Ok(frame), (replies, rest)))
+    /// Returns what the client reads.
+    fn messages(self: Arc<Self>) -> impl Stream<Item = Result<v1::CarryResponse, Status>> {
+        stream::unfold(Reading { replies: self, current: None, ended: None }, |mut reading| async move {
+            Some((reading.next().await?, reading))
         })
     }
 }
 
-/// A reply that the client reads.
-struct ReplyFrames {
+/// What the client reads of the replies of a stream.
+struct Reading {
+    replies: Arc<Replies>,
+    /// The reply of which it has read a part.
+    current: Option<Box<Reply>>,
+    /// How the stream ends, after what is left of the current message.
+    ended: Option<Result<(), Status>>,
+}
+
+impl Reading {
+    /// Waits for the next frames, and returns those that are ready in one message. `None` after the last one.
+    async fn next(&mut self) -> Option<Result<v1::CarryResponse, Status>> {
+        let (mut replies, mut bytes) = (Vec::new(), 0);
+        while bytes < REPLY_BYTES && replies.len() < FRAMES_MAX && self.ended.is_none() {
+            let current = match self.current.take() {
+                Some(current) => Some(Outcome::Reply(current)),
+                None if replies.is_empty() => self.replies.take().await,
+                None => match self.replies.take().now_or_never() {
+                    Some(outcome) => outcome,
+                    None => break,
+                },
+            };
+            match current {
+                Some(Outcome::Reply(mut reply)) => {
+                    let frame = reply.next().await;
+                    self.replies.progress.frames.fetch_add(1, Ordering::Relaxed);
+                    bytes += frame.reply.len();
+                    self.current = frame.status.is_none().then_some(reply);
+                    replies.push(frame);
+                }
+                Some(Outcome::Ended(ended)) => self.ended = Some(ended),
+                None => self.ended = Some(Err(Status::unavailable("The coordinator gave up the stream."))),
+            }
+        }
+        if !replies.is_empty() {
+            return Some(Ok(v1::CarryResponse { replies }));
+        }
+        // After an error, the stream is not read again.
+        self.ended.clone().and_then(Result::err).map(Err)
+    }
+}
+
+/// A reply that waits for the client, or of which it has read a part.
+struct Reply {
     sequence: u64,
-    reply: Response<Body>,
+    response: Response<Body>,
     /// What comes next, if it is not the last part.
     part: Option<Bytes>,
+    /// Memory for a long reply.
+    lease: Option<ByteLease>,
     _room: OwnedSemaphorePermit,
 }
 
-impl ReplyFrames {
-    fn of(answer: Answer) -> Self {
-        Self { sequence: answer.sequence, reply: answer.reply, part: None, _room: answer.room }
+impl Reply {
+    /// Encodes the reply, and returns how many bytes the first part has.
+    fn begin(&mut self) -> usize {
+        if let Some(Some(Ok(frame))) = self.poll().now_or_never()
+            && let Ok(data) = frame.into_data()
+        {
+            self.put(data);
+        }
+        self.part.as_ref().map_or(0, Bytes::len)
+    }
+
+    async fn poll(&mut self) -> Option<Result<Frame<Bytes>, Status>> {
+        poll_fn(|context| Pin::new(self.response.body_mut()).poll_frame(context)).await
+    }
+
+    /// Takes the next part, and returns the one before.
+    fn put(&mut self, mut data: Bytes) -> Option<Bytes> {
+        let before = self.part.take();
+        // The first part comes after the prefix of the message.
+        self.part = Some(if before.is_none() { data.split_off(PREFIX.min(data.len())) } else { data });
+        before
     }
 
     /// Returns the next frame. The last one has a status.
-    async fn next(&mut self) -> v1::CarryResponse {
+    async fn next(&mut self) -> v1::ReplyFrame {
         let sequence = self.sequence;
-        let mut status = Status::from_header_map(self.reply.headers());
+        let mut status = Status::from_header_map(self.response.headers());
         while status.is_none() {
-            let frame = poll_fn(|context| Pin::new(self.reply.body_mut()).poll_frame(context)).await;
-            status = match frame.map(|frame| frame.map(Frame::into_data)) {
-                Some(Ok(Ok(mut data))) => {
-                    match self.part.take() {
-                        // The first part comes after the prefix of the message.
-                        None => self.part = Some(data.split_off(PREFIX.min(data.len()))),
-                        Some(part) => {
-                            self.part = Some(data);
-                            return v1::CarryResponse { sequence, reply: part, status: None };
-                        }
-                    }
-                    None
-                }
+            status = match self.poll().await.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => match self.put(data) {
+                    Some(part) => return v1::ReplyFrame { sequence, reply: part, status: None },
+                    None => None,
+                },
                 Some(Ok(Err(frame))) => frame.trailers_ref().and_then(Status::from_header_map),
                 Some(Err(status)) => Some(status),
                 None => Some(Status::unknown("The reply has no status.")),
@@ -364,7 +466,7 @@ impl ReplyFrames {
             message: status.message().to_owned(),
             details: Bytes::copy_from_slice(status.details()),
         });
-        v1::CarryResponse { sequence, reply: self.part.take().unwrap_or_default(), status }
+        v1::ReplyFrame { sequence, reply: self.part.take().unwrap_or_default(), status }
     }
 }
 
@@ -381,20 +483,20 @@ mod tests {
             Box::pin(pending())
         });
         let uri = Uri::from_static("http://coordinator:7420/teamwire.v1.CallService/Carry");
-        let shared = Arc::new(Shared { calls: Calls(calls), uri, headers: HeaderMap::new(), gate: None });
+        let shared =
+            Arc::new(Shared { calls: Calls(calls), uri, headers: HeaderMap::new(), gate: None, account: None });
         let room = Arc::new(Semaphore::new(1));
-        let frame = v1::CarryRequest {
+        let frame = v1::CallFrame {
             sequence: 7,
             method: Method::Send.path().to_owned(),
             timeout: Some(prost_types::Duration { seconds: 10, nanos: 0 }),
             ..Default::default()
         };
-        let answer = shared.carry_out(frame, Arc::clone(&room).acquire_owned().await.unwrap()).await;
-        let mut frames = ReplyFrames::of(answer);
-        let reply = frames.next().await;
+        let mut answer = shared.carry_out(frame, Arc::clone(&room).acquire_owned().await.unwrap()).await;
+        let reply = answer.next().await;
         assert_eq!((reply.sequence, reply.status.unwrap().code), (7, Code::DeadlineExceeded.into()));
         assert_eq!(room.available_permits(), 0, "the reply takes room until it is read");
-        drop(frames);
+        drop(answer);
         assert_eq!(room.available_permits(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use teamwire_proto::{
-    FRAME_BYTES_MAX, Reason, Refusal,
+    Reason, Refusal,
     v1::{
         access_service_server::AccessServiceServer, audit_service_server::AuditServiceServer,
         backup_service_server::BackupServiceServer, call_service_server::CallServiceServer,
@@ -16,15 +16,12 @@ use teamwire_proto::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::server::NamedService;
 
-use super::advertised::Advertised;
+use super::{advertised::Advertised, carry};
 use crate::{
     budget::Budgets,
     coordinator::Coordinator,
     delivery::{AuditWriter, Heartbeats, Pace, TeamWatches},
 };
-
-/// How many bytes a frame that carries a call may have.
-const CARRY_BYTES_MAX: usize = FRAME_BYTES_MAX + 1024;
 
 /// How the services behave.
 #[derive(Clone, Debug)]
@@ -117,7 +114,7 @@ impl Services {
             .add_service(AccessServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(AuditServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(BackupServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(CallServiceServer::new(of()).max_decoding_message_size(CARRY_BYTES_MAX));
+            .add_service(CallServiceServer::new(of()).max_decoding_message_size(carry::MESSAGE_BYTES_MAX));
     }
 }
 

@@ -24,22 +24,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A frame of a client: one call.
+// Calls, one frame for each. At most 64 KiB; otherwise the stream ends with CONTENT_TOO_LARGE.
 type CarryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the client. The frames of the reply have the same. It must not be that of a call without a reply.
-	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The path of the call, such as `/teamwire.v1.MessageService/Send`. A call whose reply is a stream, and one that the coordinator
-	// holds back for as long as its request asks, cannot travel in a frame: the status of the reply is UNIMPLEMENTED.
-	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
-	// The request, encoded. At most 16 KiB; a larger one is refused with CONTENT_TOO_LARGE, or the stream ends with it.
-	Request []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
-	// The caller's session, as in the metadata key `teamwire-session`. Empty means none.
-	Session string `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
-	// How long the call may take. Absent means without a limit.
-	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The trace that the call is a part of, as in the metadata key `traceparent`. Empty means none.
-	TraceParent   string `protobuf:"bytes,6,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// The calls, at most 64; otherwise the stream ends with INVALID_FIELD. A client puts what it is about to send at the same time into one message, which costs less than several.
+	Calls         []*CallFrame `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -74,64 +63,117 @@ func (*CarryRequest) Descriptor() ([]byte, []int) {
 	return file_teamwire_v1_call_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *CarryRequest) GetSequence() uint64 {
+func (x *CarryRequest) GetCalls() []*CallFrame {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+// One call.
+type CallFrame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the client. The frames of the reply have the same. It must not be that of a call without a reply.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The path of the call, such as `/teamwire.v1.MessageService/Send`. A call whose reply is a stream, and one that the coordinator
+	// holds back for as long as its request asks, cannot travel in a frame: the status of the reply is UNIMPLEMENTED.
+	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	// The request, encoded. At most 16 KiB; a larger one is refused with CONTENT_TOO_LARGE.
+	Request []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	// The caller's session, as in the metadata key `teamwire-session`. Empty means none.
+	Session string `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
+	// How long the call may take. Absent means without a limit.
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// The trace that the call is a part of, as in the metadata key `traceparent`. Empty means none.
+	TraceParent   string `protobuf:"bytes,6,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallFrame) Reset() {
+	*x = CallFrame{}
+	mi := &file_teamwire_v1_call_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallFrame) ProtoMessage() {}
+
+func (x *CallFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_call_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallFrame.ProtoReflect.Descriptor instead.
+func (*CallFrame) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_call_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CallFrame) GetSequence() uint64 {
 	if x != nil {
 		return x.Sequence
 	}
 	return 0
 }
 
-func (x *CarryRequest) GetMethod() string {
+func (x *CallFrame) GetMethod() string {
 	if x != nil {
 		return x.Method
 	}
 	return ""
 }
 
-func (x *CarryRequest) GetRequest() []byte {
+func (x *CallFrame) GetRequest() []byte {
 	if x != nil {
 		return x.Request
 	}
 	return nil
 }
 
-func (x *CarryRequest) GetSession() string {
+func (x *CallFrame) GetSession() string {
 	if x != nil {
 		return x.Session
 	}
 	return ""
 }
 
-func (x *CarryRequest) GetTimeout() *durationpb.Duration {
+func (x *CallFrame) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
 	}
 	return nil
 }
 
-func (x *CarryRequest) GetTraceParent() string {
+func (x *CallFrame) GetTraceParent() string {
 	if x != nil {
 		return x.TraceParent
 	}
 	return ""
 }
 
-// A frame of the coordinator: a reply, or a part of it.
+// Replies, or parts of them.
 type CarryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// That of the call.
-	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The reply, encoded, or its next part: all parts concatenated are the reply.
-	Reply []byte `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
-	// How the call ended. Only the last frame of a reply has it.
-	Status        *CallStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// The frames that were ready at the same time.
+	Replies       []*ReplyFrame `protobuf:"bytes,1,rep,name=replies,proto3" json:"replies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_teamwire_v1_call_proto_msgTypes[1]
+	mi := &file_teamwire_v1_call_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -143,7 +185,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_call_proto_msgTypes[1]
+	mi := &file_teamwire_v1_call_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -156,24 +198,74 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_call_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_call_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *CarryResponse) GetSequence() uint64 {
+func (x *CarryResponse) GetReplies() []*ReplyFrame {
+	if x != nil {
+		return x.Replies
+	}
+	return nil
+}
+
+// The reply to a call, or a part of it.
+type ReplyFrame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the call.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The reply, encoded, or its next part: all parts concatenated are the reply.
+	Reply []byte `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"`
+	// How the call ended. Only the last frame of a reply has it.
+	Status        *CallStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplyFrame) Reset() {
+	*x = ReplyFrame{}
+	mi := &file_teamwire_v1_call_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplyFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplyFrame) ProtoMessage() {}
+
+func (x *ReplyFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_call_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplyFrame.ProtoReflect.Descriptor instead.
+func (*ReplyFrame) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_call_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReplyFrame) GetSequence() uint64 {
 	if x != nil {
 		return x.Sequence
 	}
 	return 0
 }
 
-func (x *CarryResponse) GetReply() []byte {
+func (x *ReplyFrame) GetReply() []byte {
 	if x != nil {
 		return x.Reply
 	}
 	return nil
 }
 
-func (x *CarryResponse) GetStatus() *CallStatus {
+func (x *ReplyFrame) GetStatus() *CallStatus {
 	if x != nil {
 		return x.Status
 	}
@@ -195,7 +287,7 @@ type CallStatus struct {
 
 func (x *CallStatus) Reset() {
 	*x = CallStatus{}
-	mi := &file_teamwire_v1_call_proto_msgTypes[2]
+	mi := &file_teamwire_v1_call_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -207,7 +299,7 @@ func (x *CallStatus) String() string {
 func (*CallStatus) ProtoMessage() {}
 
 func (x *CallStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_call_proto_msgTypes[2]
+	mi := &file_teamwire_v1_call_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -220,7 +312,7 @@ func (x *CallStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStatus.ProtoReflect.Descriptor instead.
 func (*CallStatus) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_call_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_call_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CallStatus) GetCode() int32 {
@@ -248,15 +340,20 @@ var File_teamwire_v1_call_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_call_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/call.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19teamwire/v1/options.proto\"\xd3\x01\n" +
-	"\fCarryRequest\x12\x1a\n" +
+	"\x16teamwire/v1/call.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19teamwire/v1/options.proto\"<\n" +
+	"\fCarryRequest\x12,\n" +
+	"\x05calls\x18\x01 \x03(\v2\x16.teamwire.v1.CallFrameR\x05calls\"\xd0\x01\n" +
+	"\tCallFrame\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x1d\n" +
 	"\arequest\x18\x03 \x01(\fB\x03\x80\x01\x01R\arequest\x12\x18\n" +
 	"\asession\x18\x04 \x01(\tR\asession\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12!\n" +
-	"\ftrace_parent\x18\x06 \x01(\tR\vtraceParent\"w\n" +
-	"\rCarryResponse\x12\x1a\n" +
+	"\ftrace_parent\x18\x06 \x01(\tR\vtraceParent\"B\n" +
+	"\rCarryResponse\x121\n" +
+	"\areplies\x18\x01 \x03(\v2\x17.teamwire.v1.ReplyFrameR\areplies\"t\n" +
+	"\n" +
+	"ReplyFrame\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x19\n" +
 	"\x05reply\x18\x02 \x01(\fB\x03\x80\x01\x01R\x05reply\x12/\n" +
 	"\x06status\x18\x03 \x01(\v2\x17.teamwire.v1.CallStatusR\x06status\"T\n" +
@@ -282,23 +379,27 @@ func file_teamwire_v1_call_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_call_proto_rawDescData
 }
 
-var file_teamwire_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_teamwire_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_teamwire_v1_call_proto_goTypes = []any{
 	(*CarryRequest)(nil),        // 0: teamwire.v1.CarryRequest
-	(*CarryResponse)(nil),       // 1: teamwire.v1.CarryResponse
-	(*CallStatus)(nil),          // 2: teamwire.v1.CallStatus
-	(*durationpb.Duration)(nil), // 3: google.protobuf.Duration
+	(*CallFrame)(nil),           // 1: teamwire.v1.CallFrame
+	(*CarryResponse)(nil),       // 2: teamwire.v1.CarryResponse
+	(*ReplyFrame)(nil),          // 3: teamwire.v1.ReplyFrame
+	(*CallStatus)(nil),          // 4: teamwire.v1.CallStatus
+	(*durationpb.Duration)(nil), // 5: google.protobuf.Duration
 }
 var file_teamwire_v1_call_proto_depIdxs = []int32{
-	3, // 0: teamwire.v1.CarryRequest.timeout:type_name -> google.protobuf.Duration
-	2, // 1: teamwire.v1.CarryResponse.status:type_name -> teamwire.v1.CallStatus
-	0, // 2: teamwire.v1.CallService.Carry:input_type -> teamwire.v1.CarryRequest
-	1, // 3: teamwire.v1.CallService.Carry:output_type -> teamwire.v1.CarryResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	1, // 0: teamwire.v1.CarryRequest.calls:type_name -> teamwire.v1.CallFrame
+	5, // 1: teamwire.v1.CallFrame.timeout:type_name -> google.protobuf.Duration
+	3, // 2: teamwire.v1.CarryResponse.replies:type_name -> teamwire.v1.ReplyFrame
+	4, // 3: teamwire.v1.ReplyFrame.status:type_name -> teamwire.v1.CallStatus
+	0, // 4: teamwire.v1.CallService.Carry:input_type -> teamwire.v1.CarryRequest
+	2, // 5: teamwire.v1.CallService.Carry:output_type -> teamwire.v1.CarryResponse
+	5, // [5:6] is the sub-list for method output_type
+	4, // [4:5] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_call_proto_init() }
@@ -313,7 +414,7 @@ func file_teamwire_v1_call_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_call_proto_rawDesc), len(file_teamwire_v1_call_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

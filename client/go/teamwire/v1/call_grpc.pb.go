@@ -34,9 +34,9 @@ type CallServiceClient interface {
 	// Carries calls. Each frame is one call, with its own reply; replies come in any order. A call has the same effects, limits,
 	// refusals and entries in the audit log as if it had been made alone, with the credential of the stream.
 	//
-	// The coordinator carries out many frames at once. It takes no further ones while the requests of those that it has taken,
-	// plus 1 KiB for each or 8 KiB for each that only reads, exceed 256 KiB; flow control then holds the client back.
-	// A frame counts until its reply is read. If the client reads nothing for 30 s while replies wait, the coordinator drops them
+	// The coordinator carries out many frames at once. It begins no further one while those that it has begun take 256 KiB: as many bytes
+	// as they have, plus 1 KiB for each, or 8 KiB for each that only reads. Flow control then holds the client back. A frame counts until
+	// its reply is read. If the client reads nothing for 30 s while replies wait, the coordinator drops them
 	// and the stream fails.
 	//
 	// A stream that ends with OK has replied to all frames that the coordinator took: what has no reply was not carried out. The
@@ -45,7 +45,7 @@ type CallServiceClient interface {
 	//
 	// A connection carries the frames of one stream at a time; the next one waits until that one has ended.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED. RESOURCE_EXHAUSTED: SLOW_CONSUMER. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+	// PERMISSION_DENIED: NOT_PERMITTED. RESOURCE_EXHAUSTED: SLOW_CONSUMER. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
 	Carry(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CarryRequest, CarryResponse], error)
 }
 
@@ -80,9 +80,9 @@ type CallServiceServer interface {
 	// Carries calls. Each frame is one call, with its own reply; replies come in any order. A call has the same effects, limits,
 	// refusals and entries in the audit log as if it had been made alone, with the credential of the stream.
 	//
-	// The coordinator carries out many frames at once. It takes no further ones while the requests of those that it has taken,
-	// plus 1 KiB for each or 8 KiB for each that only reads, exceed 256 KiB; flow control then holds the client back.
-	// A frame counts until its reply is read. If the client reads nothing for 30 s while replies wait, the coordinator drops them
+	// The coordinator carries out many frames at once. It begins no further one while those that it has begun take 256 KiB: as many bytes
+	// as they have, plus 1 KiB for each, or 8 KiB for each that only reads. Flow control then holds the client back. A frame counts until
+	// its reply is read. If the client reads nothing for 30 s while replies wait, the coordinator drops them
 	// and the stream fails.
 	//
 	// A stream that ends with OK has replied to all frames that the coordinator took: what has no reply was not carried out. The
@@ -91,7 +91,7 @@ type CallServiceServer interface {
 	//
 	// A connection carries the frames of one stream at a time; the next one waits until that one has ended.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED. RESOURCE_EXHAUSTED: SLOW_CONSUMER. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+	// PERMISSION_DENIED: NOT_PERMITTED. RESOURCE_EXHAUSTED: SLOW_CONSUMER. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
 	Carry(grpc.BidiStreamingServer[CarryRequest, CarryResponse]) error
 	mustEmbedUnimplementedCallServiceServer()
 }

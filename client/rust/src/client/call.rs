@@ -235,13 +235,13 @@ impl Client {
         message: &impl Message,
         session: &Session,
         deadline: Duration,
-    ) -> Option<(Arc<FrameStream>, v1::CarryRequest)> {
+    ) -> Option<(Arc<FrameStream>, v1::CallFrame)> {
         let method = call.method.filter(|method| method.travels_in_frames())?;
         if message.encoded_len() > FRAME_BYTES_MAX {
             return None;
         }
         let frames = link.frames(self.authorization.as_ref()?)?;
-        let frame = v1::CarryRequest {
+        let frame = v1::CallFrame {
             sequence: 0,
             method: method.path().to_owned(),
             request: message.encode_to_vec().into(),

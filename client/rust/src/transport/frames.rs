@@ -4,7 +4,12 @@
 //! credential; calls with another one, and those that are too large, are made alone. When the stream has carried
 //! nothing for a while, it is closed, and the next calls are counted again.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use futures::stream;
 use parking_lot::Mutex;
@@ -28,6 +33,9 @@ const CALLS_AFTER_FAILURE: u32 = 1_000;
 
 /// How many frames wait for the connection at most.
 const QUEUE: usize = 64;
+
+/// A message gets no further frame once it has this many bytes of requests, so that it has fewer than 64 KiB.
+const MESSAGE_BYTES: usize = 16 * 1024;
 
 /// How long a coordinator may take to open a stream.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
@@ -60,7 +68,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct FrameStream {
     authorization: Authorization,
-    frames: mpsc::Sender<v1::CarryRequest>,
+    frames: mpsc::Sender<v1::CallFrame>,
     calls: Arc<Mutex<Calls>>,
 }
 
@@ -70,8 +78,8 @@ struct Calls {
     waiting: HashMap<u64, Waiting>,
     /// The sequence of the last one.
     sequence: u64,
-    /// How the stream has ended.
-    ended: Option<Status>,
+    /// The stream has ended.
+    has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -108,7 +116,7 @@ impl Frames {
     /// Opens the stream, and reads from it until it ends.
     async fn open(self: Arc<Self>, channel: Channel, authorization: Authorization) {
         let (frames, mut queue) = mpsc::channel(QUEUE);
-        let mut request = Request::new(stream::poll_fn(move |context| queue.poll_recv(context)));
+        let mut request = Request::new(stream::poll_fn(move |context| poll_message(&mut queue, context)));
         request.metadata_mut().insert("authorization", authorization.clone());
         let mut client = CallServiceClient::new(channel).max_decoding_message_size(usize::MAX);
         let replies = match timeout(OPEN_DEADLINE, client.carry(request)).await {
@@ -140,6 +148,36 @@ impl Frames {
     }
 }
 
+/// The outcome of a call whose frame was not taken.
+fn not_taken() -> Status {
+    Refusal::new(Reason::Draining, "The coordinator has closed the stream of calls.").into()
+}
+
+/// The outcome of a call without a reply on a stream that failed. Why the stream failed says nothing about the call.
+fn unknown(status: Status) -> Status {
+    match Refusal::from_status(&status) {
+        Some(refusal) => Status::unavailable(refusal.message),
+        None => status,
+    }
+}
+
+/// Takes the frames that wait, as one message. `None` once the stream is closed.
+fn poll_message(
+    queue: &mut mpsc::Receiver<v1::CallFrame>,
+    context: &mut Context<'_>,
+) -> Poll<Option<v1::CarryRequest>> {
+    let Some(first) = ready!(queue.poll_recv(context)) else { return Poll::Ready(None) };
+    let (mut bytes, mut calls) = (first.request.len(), vec![first]);
+    while bytes < MESSAGE_BYTES
+        && calls.len() < QUEUE
+        && let Ok(frame) = queue.try_recv()
+    {
+        bytes += frame.request.len();
+        calls.push(frame);
+    }
+    Poll::Ready(Some(v1::CarryRequest { calls }))
+}
+
 /// Reads replies until the stream ends. Has it closed once it is no longer used. Returns what that means for calls
 /// without a reply.
 async fn read(mut replies: Streaming<v1::CarryResponse>, calls: &Mutex<Calls>, close: impl Fn()) -> Status {
@@ -151,10 +189,13 @@ async fn read(mut replies: Streaming<v1::CarryResponse>, calls: &Mutex<Calls>, c
         tokio::select! {
             biased;
             reply = replies.message() => match reply {
-                Ok(Some(frame)) => calls.lock().reply(frame),
+                Ok(Some(message)) => {
+                    let mut calls = calls.lock();
+                    message.replies.into_iter().for_each(|frame| calls.reply(frame));
+                }
                 // It has answered every frame that it took.
-                Ok(None) => return Refusal::new(Reason::Draining, "The coordinator has closed the stream of calls.").into(),
-                Err(status) => return status,
+                Ok(None) => return not_taken(),
+                Err(status) => return unknown(status),
             },
             _ = checks.tick() => {
                 let now = { let calls = calls.lock(); calls.waiting.is_empty().then_some(calls.sequence) };
@@ -168,7 +209,7 @@ async fn read(mut replies: Streaming<v1::CarryResponse>, calls: &Mutex<Calls>, c
 }
 
 impl Calls {
-    fn reply(&mut self, frame: v1::CarryResponse) {
+    fn reply(&mut self, frame: v1::ReplyFrame) {
         let Some(status) = frame.status else {
             if let Some(waiting) = self.waiting.get_mut(&frame.sequence) {
                 waiting.parts.extend_from_slice(&frame.reply);
@@ -192,7 +233,7 @@ impl Calls {
         for (_, waiting) in self.waiting.drain() {
             let _ = waiting.reply.send(Err(status.clone()));
         }
-        self.ended = Some(status.clone());
+        self.has_ended = true;
     }
 }
 
@@ -210,20 +251,21 @@ impl Drop for Given<'_> {
 
 impl FrameStream {
     /// Makes a call. Its frame gets a sequence.
-    pub(crate) async fn call(&self, mut frame: v1::CarryRequest) -> Result<Bytes, Status> {
+    pub(crate) async fn call(&self, mut frame: v1::CallFrame) -> Result<Bytes, Status> {
         let (reply, replied) = oneshot::channel();
         let given = {
             let mut calls = self.calls.lock();
-            if let Some(status) = &calls.ended {
-                return Err(status.clone());
+            if calls.has_ended {
+                return Err(not_taken());
             }
             calls.sequence += 1;
             frame.sequence = calls.sequence;
             calls.waiting.insert(frame.sequence, Waiting { parts: BytesMut::new(), reply });
             Given { calls: &self.calls, sequence: frame.sequence }
         };
-        // If the stream has ended, so has the wait for the reply.
-        let _ = self.frames.send(frame).await;
+        if self.frames.send(frame).await.is_err() {
+            return Err(not_taken());
+        }
         let replied = replied.await;
         drop(given);
         replied.unwrap_or_else(|_| Err(Status::unavailable("the stream of calls has ended")))

@@ -78,7 +78,7 @@ pub struct State {
     /// The next streams of frames. Without any, the coordinator has no such streams.
     pub carries: VecDeque<Carry>,
     /// The frames that streams have brought.
-    pub carried: Vec<v1::CarryRequest>,
+    pub carried: Vec<v1::CallFrame>,
     /// The pages that ListMembers returns in place of `members`. The last one repeats.
     pub member_pages: VecDeque<v1::ListMembersResponse>,
     /// The page tokens that ListMembers was called with.
@@ -344,22 +344,22 @@ impl CallService for Coordinator {
         let this = self.clone();
         tokio::spawn(async move {
             let mut answered = 0;
-            while let Ok(Some(frame)) = frames.message().await {
-                let sequence = frame.sequence;
-                this.with(|state| state.carried.push(frame));
-                if answered == carry.answers {
-                    if let Some(status) = carry.end {
-                        replies.send(Err(status)).await.unwrap();
+            while let Ok(Some(message)) = frames.message().await {
+                for frame in message.calls {
+                    let sequence = frame.sequence;
+                    this.with(|state| state.carried.push(frame));
+                    if answered == carry.answers {
+                        if let Some(status) = carry.end {
+                            replies.send(Err(status)).await.unwrap();
+                        }
+                        return;
                     }
-                    return;
+                    answered += 1;
+                    let reply = v1::SendResponse { message_id: Uuid::now_v7().to_string(), ..Default::default() };
+                    let status = Some(v1::CallStatus::default());
+                    let reply = v1::ReplyFrame { sequence, reply: reply.encode_to_vec().into(), status };
+                    replies.send(Ok(v1::CarryResponse { replies: vec![reply] })).await.unwrap();
                 }
-                answered += 1;
-                let reply = v1::SendResponse { message_id: Uuid::now_v7().to_string(), ..Default::default() };
-                let status = Some(v1::CallStatus::default());
-                replies
-                    .send(Ok(v1::CarryResponse { sequence, reply: reply.encode_to_vec().into(), status }))
-                    .await
-                    .unwrap();
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(received))))

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/call.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19teamwire/v1/options.proto\"\x99\x01\n\x0c\x43\x61rryRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x14\n\x07request\x18\x03 \x01(\x0c\x42\x03\x80\x01\x01\x12\x0f\n\x07session\x18\x04 \x01(\t\x12*\n\x07timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0ctrace_parent\x18\x06 \x01(\t\"^\n\rCarryResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x12\n\x05reply\x18\x02 \x01(\x0c\x42\x03\x80\x01\x01\x12\'\n\x06status\x18\x03 \x01(\x0b\x32\x17.teamwire.v1.CallStatus\"<\n\nCallStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x03 \x01(\x0c\x32_\n\x0b\x43\x61llService\x12P\n\x05\x43\x61rry\x12\x19.teamwire.v1.CarryRequest\x1a\x1a.teamwire.v1.CarryResponse\"\x0c\x8a\xb5\x18\x08\n\x04\x01\x03\x04\x05\x10\x01(\x01\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/call.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19teamwire/v1/options.proto\"5\n\x0c\x43\x61rryRequest\x12%\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x16.teamwire.v1.CallFrame\"\x96\x01\n\tCallFrame\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x14\n\x07request\x18\x03 \x01(\x0c\x42\x03\x80\x01\x01\x12\x0f\n\x07session\x18\x04 \x01(\t\x12*\n\x07timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0ctrace_parent\x18\x06 \x01(\t\"9\n\rCarryResponse\x12(\n\x07replies\x18\x01 \x03(\x0b\x32\x17.teamwire.v1.ReplyFrame\"[\n\nReplyFrame\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x12\n\x05reply\x18\x02 \x01(\x0c\x42\x03\x80\x01\x01\x12\'\n\x06status\x18\x03 \x01(\x0b\x32\x17.teamwire.v1.CallStatus\"<\n\nCallStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x03 \x01(\x0c\x32_\n\x0b\x43\x61llService\x12P\n\x05\x43\x61rry\x12\x19.teamwire.v1.CarryRequest\x1a\x1a.teamwire.v1.CarryResponse\"\x0c\x8a\xb5\x18\x08\n\x04\x01\x03\x04\x05\x10\x01(\x01\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,18 +34,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'teamwire.v1.call_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
-  _globals['_CARRYREQUEST'].fields_by_name['request']._loaded_options = None
-  _globals['_CARRYREQUEST'].fields_by_name['request']._serialized_options = b'\200\001\001'
-  _globals['_CARRYRESPONSE'].fields_by_name['reply']._loaded_options = None
-  _globals['_CARRYRESPONSE'].fields_by_name['reply']._serialized_options = b'\200\001\001'
+  _globals['_CALLFRAME'].fields_by_name['request']._loaded_options = None
+  _globals['_CALLFRAME'].fields_by_name['request']._serialized_options = b'\200\001\001'
+  _globals['_REPLYFRAME'].fields_by_name['reply']._loaded_options = None
+  _globals['_REPLYFRAME'].fields_by_name['reply']._serialized_options = b'\200\001\001'
   _globals['_CALLSERVICE'].methods_by_name['Carry']._loaded_options = None
   _globals['_CALLSERVICE'].methods_by_name['Carry']._serialized_options = b'\212\265\030\010\n\004\001\003\004\005\020\001'
-  _globals['_CARRYREQUEST']._serialized_start=99
-  _globals['_CARRYREQUEST']._serialized_end=252
-  _globals['_CARRYRESPONSE']._serialized_start=254
-  _globals['_CARRYRESPONSE']._serialized_end=348
-  _globals['_CALLSTATUS']._serialized_start=350
-  _globals['_CALLSTATUS']._serialized_end=410
-  _globals['_CALLSERVICE']._serialized_start=412
-  _globals['_CALLSERVICE']._serialized_end=507
+  _globals['_CARRYREQUEST']._serialized_start=98
+  _globals['_CARRYREQUEST']._serialized_end=151
+  _globals['_CALLFRAME']._serialized_start=154
+  _globals['_CALLFRAME']._serialized_end=304
+  _globals['_CARRYRESPONSE']._serialized_start=306
+  _globals['_CARRYRESPONSE']._serialized_end=363
+  _globals['_REPLYFRAME']._serialized_start=365
+  _globals['_REPLYFRAME']._serialized_end=456
+  _globals['_CALLSTATUS']._serialized_start=458
+  _globals['_CALLSTATUS']._serialized_end=518
+  _globals['_CALLSERVICE']._serialized_start=520
+  _globals['_CALLSERVICE']._serialized_end=615
 # @@protoc_insertion_point(module_scope)

@@ -4,8 +4,10 @@ isort:skip_file
 Calls that travel as frames of one stream."""
 
 import builtins
+import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
+import google.protobuf.internal.containers
 import google.protobuf.message
 import sys
 import typing
@@ -19,7 +21,27 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class CarryRequest(google.protobuf.message.Message):
-    """A frame of a client: one call."""
+    """Calls, one frame for each. At most 64 KiB; otherwise the stream ends with CONTENT_TOO_LARGE."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: builtins.int
+    @property
+    def calls(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___CallFrame]:
+        """The calls, at most 64; otherwise the stream ends with INVALID_FIELD. A client puts what it is about to send at the same time into one message, which costs less than several."""
+
+    def __init__(
+        self,
+        *,
+        calls: collections.abc.Iterable[Global___CallFrame] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["calls", b"calls"]) -> None: ...
+
+Global___CarryRequest: typing_extensions.TypeAlias = CarryRequest
+
+@typing.final
+class CallFrame(google.protobuf.message.Message):
+    """One call."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -36,7 +58,7 @@ class CarryRequest(google.protobuf.message.Message):
     holds back for as long as its request asks, cannot travel in a frame: the status of the reply is UNIMPLEMENTED.
     """
     request: builtins.bytes
-    """The request, encoded. At most 16 KiB; a larger one is refused with CONTENT_TOO_LARGE, or the stream ends with it."""
+    """The request, encoded. At most 16 KiB; a larger one is refused with CONTENT_TOO_LARGE."""
     session: builtins.str
     """The caller's session, as in the metadata key `teamwire-session`. Empty means none."""
     trace_parent: builtins.str
@@ -58,11 +80,31 @@ class CarryRequest(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["timeout", b"timeout"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["method", b"method", "request", b"request", "sequence", b"sequence", "session", b"session", "timeout", b"timeout", "trace_parent", b"trace_parent"]) -> None: ...
 
-Global___CarryRequest: typing_extensions.TypeAlias = CarryRequest
+Global___CallFrame: typing_extensions.TypeAlias = CallFrame
 
 @typing.final
 class CarryResponse(google.protobuf.message.Message):
-    """A frame of the coordinator: a reply, or a part of it."""
+    """Replies, or parts of them."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REPLIES_FIELD_NUMBER: builtins.int
+    @property
+    def replies(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReplyFrame]:
+        """The frames that were ready at the same time."""
+
+    def __init__(
+        self,
+        *,
+        replies: collections.abc.Iterable[Global___ReplyFrame] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["replies", b"replies"]) -> None: ...
+
+Global___CarryResponse: typing_extensions.TypeAlias = CarryResponse
+
+@typing.final
+class ReplyFrame(google.protobuf.message.Message):
+    """The reply to a call, or a part of it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -87,7 +129,7 @@ class CarryResponse(google.protobuf.message.Message):
     def HasField(self, field_name: typing.Literal["status", b"status"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["reply", b"reply", "sequence", b"sequence", "status", b"status"]) -> None: ...
 
-Global___CarryResponse: typing_extensions.TypeAlias = CarryResponse
+Global___ReplyFrame: typing_extensions.TypeAlias = ReplyFrame
 
 @typing.final
 class CallStatus(google.protobuf.message.Message):

@@ -15,14 +15,35 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/call.proto.
  */
 export const file_teamwire_v1_call: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS9jYWxsLnByb3RvEgt0ZWFtd2lyZS52MSKZAQoMQ2FycnlSZXF1ZXN0EhAKCHNlcXVlbmNlGAEgASgEEg4KBm1ldGhvZBgCIAEoCRIUCgdyZXF1ZXN0GAMgASgMQgOAAQESDwoHc2Vzc2lvbhgEIAEoCRIqCgd0aW1lb3V0GAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDHRyYWNlX3BhcmVudBgGIAEoCSJeCg1DYXJyeVJlc3BvbnNlEhAKCHNlcXVlbmNlGAEgASgEEhIKBXJlcGx5GAIgASgMQgOAAQESJwoGc3RhdHVzGAMgASgLMhcudGVhbXdpcmUudjEuQ2FsbFN0YXR1cyI8CgpDYWxsU3RhdHVzEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCRIPCgdkZXRhaWxzGAMgASgMMl8KC0NhbGxTZXJ2aWNlElAKBUNhcnJ5EhkudGVhbXdpcmUudjEuQ2FycnlSZXF1ZXN0GhoudGVhbXdpcmUudjEuQ2FycnlSZXNwb25zZSIMirUYCAoEAQMEBRABKAEwAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_teamwire_v1_options]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS9jYWxsLnByb3RvEgt0ZWFtd2lyZS52MSI1CgxDYXJyeVJlcXVlc3QSJQoFY2FsbHMYASADKAsyFi50ZWFtd2lyZS52MS5DYWxsRnJhbWUilgEKCUNhbGxGcmFtZRIQCghzZXF1ZW5jZRgBIAEoBBIOCgZtZXRob2QYAiABKAkSFAoHcmVxdWVzdBgDIAEoDEIDgAEBEg8KB3Nlc3Npb24YBCABKAkSKgoHdGltZW91dBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgx0cmFjZV9wYXJlbnQYBiABKAkiOQoNQ2FycnlSZXNwb25zZRIoCgdyZXBsaWVzGAEgAygLMhcudGVhbXdpcmUudjEuUmVwbHlGcmFtZSJbCgpSZXBseUZyYW1lEhAKCHNlcXVlbmNlGAEgASgEEhIKBXJlcGx5GAIgASgMQgOAAQESJwoGc3RhdHVzGAMgASgLMhcudGVhbXdpcmUudjEuQ2FsbFN0YXR1cyI8CgpDYWxsU3RhdHVzEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCRIPCgdkZXRhaWxzGAMgASgMMl8KC0NhbGxTZXJ2aWNlElAKBUNhcnJ5EhkudGVhbXdpcmUudjEuQ2FycnlSZXF1ZXN0GhoudGVhbXdpcmUudjEuQ2FycnlSZXNwb25zZSIMirUYCAoEAQMEBRABKAEwAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_teamwire_v1_options]);
 
 /**
- * A frame of a client: one call.
+ * Calls, one frame for each. At most 64 KiB; otherwise the stream ends with CONTENT_TOO_LARGE.
  *
  * @generated from message teamwire.v1.CarryRequest
  */
 export type CarryRequest = Message<"teamwire.v1.CarryRequest"> & {
+  /**
+   * The calls, at most 64; otherwise the stream ends with INVALID_FIELD. A client puts what it is about to send at the same time into one message, which costs less than several.
+   *
+   * @generated from field: repeated teamwire.v1.CallFrame calls = 1;
+   */
+  calls: CallFrame[];
+};
+
+/**
+ * Describes the message teamwire.v1.CarryRequest.
+ * Use `create(CarryRequestSchema)` to create a new message.
+ */
+export const CarryRequestSchema: GenMessage<CarryRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_call, 0);
+
+/**
+ * One call.
+ *
+ * @generated from message teamwire.v1.CallFrame
+ */
+export type CallFrame = Message<"teamwire.v1.CallFrame"> & {
   /**
    * Chosen by the client. The frames of the reply have the same. It must not be that of a call without a reply.
    *
@@ -39,7 +60,7 @@ export type CarryRequest = Message<"teamwire.v1.CarryRequest"> & {
   method: string;
 
   /**
-   * The request, encoded. At most 16 KiB; a larger one is refused with CONTENT_TOO_LARGE, or the stream ends with it.
+   * The request, encoded. At most 16 KiB; a larger one is refused with CONTENT_TOO_LARGE.
    *
    * @generated from field: bytes request = 3;
    */
@@ -68,18 +89,39 @@ export type CarryRequest = Message<"teamwire.v1.CarryRequest"> & {
 };
 
 /**
- * Describes the message teamwire.v1.CarryRequest.
- * Use `create(CarryRequestSchema)` to create a new message.
+ * Describes the message teamwire.v1.CallFrame.
+ * Use `create(CallFrameSchema)` to create a new message.
  */
-export const CarryRequestSchema: GenMessage<CarryRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_call, 0);
+export const CallFrameSchema: GenMessage<CallFrame> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_call, 1);
 
 /**
- * A frame of the coordinator: a reply, or a part of it.
+ * Replies, or parts of them.
  *
  * @generated from message teamwire.v1.CarryResponse
  */
 export type CarryResponse = Message<"teamwire.v1.CarryResponse"> & {
+  /**
+   * The frames that were ready at the same time.
+   *
+   * @generated from field: repeated teamwire.v1.ReplyFrame replies = 1;
+   */
+  replies: ReplyFrame[];
+};
+
+/**
+ * Describes the message teamwire.v1.CarryResponse.
+ * Use `create(CarryResponseSchema)` to create a new message.
+ */
+export const CarryResponseSchema: GenMessage<CarryResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_call, 2);
+
+/**
+ * The reply to a call, or a part of it.
+ *
+ * @generated from message teamwire.v1.ReplyFrame
+ */
+export type ReplyFrame = Message<"teamwire.v1.ReplyFrame"> & {
   /**
    * That of the call.
    *
@@ -103,11 +145,11 @@ export type CarryResponse = Message<"teamwire.v1.CarryResponse"> & {
 };
 
 /**
- * Describes the message teamwire.v1.CarryResponse.
- * Use `create(CarryResponseSchema)` to create a new message.
+ * Describes the message teamwire.v1.ReplyFrame.
+ * Use `create(ReplyFrameSchema)` to create a new message.
  */
-export const CarryResponseSchema: GenMessage<CarryResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_call, 1);
+export const ReplyFrameSchema: GenMessage<ReplyFrame> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_call, 3);
 
 /**
  * How a call ended, as gRPC says it in a call's trailers.
@@ -142,7 +184,7 @@ export type CallStatus = Message<"teamwire.v1.CallStatus"> & {
  * Use `create(CallStatusSchema)` to create a new message.
  */
 export const CallStatusSchema: GenMessage<CallStatus> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_call, 2);
+  messageDesc(file_teamwire_v1_call, 4);
 
 /**
  * Carries calls of the other services as frames of one stream, which costs both sides a fraction of what calls cost. A client that
@@ -155,9 +197,9 @@ export const CallService: GenService<{
    * Carries calls. Each frame is one call, with its own reply; replies come in any order. A call has the same effects, limits,
    * refusals and entries in the audit log as if it had been made alone, with the credential of the stream.
    *
-   * The coordinator carries out many frames at once. It takes no further ones while the requests of those that it has taken,
-   * plus 1 KiB for each or 8 KiB for each that only reads, exceed 256 KiB; flow control then holds the client back.
-   * A frame counts until its reply is read. If the client reads nothing for 30 s while replies wait, the coordinator drops them
+   * The coordinator carries out many frames at once. It begins no further one while those that it has begun take 256 KiB: as many bytes
+   * as they have, plus 1 KiB for each, or 8 KiB for each that only reads. Flow control then holds the client back. A frame counts until
+   * its reply is read. If the client reads nothing for 30 s while replies wait, the coordinator drops them
    * and the stream fails.
    *
    * A stream that ends with OK has replied to all frames that the coordinator took: what has no reply was not carried out. The
@@ -166,7 +208,7 @@ export const CallService: GenService<{
    *
    * A connection carries the frames of one stream at a time; the next one waits until that one has ended.
    *
-   * PERMISSION_DENIED: NOT_PERMITTED. RESOURCE_EXHAUSTED: SLOW_CONSUMER. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+   * PERMISSION_DENIED: NOT_PERMITTED. RESOURCE_EXHAUSTED: SLOW_CONSUMER. INVALID_ARGUMENT: CONTENT_TOO_LARGE, INVALID_FIELD.
    *
    * @generated from rpc teamwire.v1.CallService.Carry
    */
