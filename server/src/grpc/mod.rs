@@ -1,7 +1,7 @@
 //! The protocol's services: parse a call, have the coordinator carry it out, build the reply.
 //!
 //! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`, `audit`, `backup`,
-//!   `carry`: the services, one file each. [`follow`]: streams that follow a team. [`advertised`]: what goes into join strings.
+//!   `carry`: the services, one file each. [`frames`]: the replies to calls in frames. [`follow`]: streams that follow a team. [`advertised`]: what goes into join strings.
 //! - [`call_layer`]: what happens to a call, step by step. [`call`]: what the steps share. [`credentials`]: who calls.
 //!   [`admission`]: whether the credential is current, and who pays. [`cost`]: what a call costs. [`request_body`]:
 //!   requests that arrive. [`reply_body`]: replies that wait. [`audited`], [`audit_entry`]: what the audit log keeps.
@@ -23,6 +23,7 @@ mod carry;
 mod cost;
 mod credentials;
 mod follow;
+mod frames;
 mod history;
 mod host;
 mod message;

@@ -16,7 +16,7 @@ use teamwire_proto::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::server::NamedService;
 
-use super::{advertised::Advertised, carry};
+use super::{advertised::Advertised, frames};
 use crate::{
     budget::Budgets,
     coordinator::Coordinator,
@@ -114,7 +114,7 @@ impl Services {
             .add_service(AccessServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(AuditServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(BackupServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(CallServiceServer::new(of()).max_decoding_message_size(carry::MESSAGE_BYTES_MAX));
+            .add_service(CallServiceServer::new(of()).max_decoding_message_size(frames::MESSAGE_BYTES_MAX));
     }
 }
 

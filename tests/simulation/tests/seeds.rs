@@ -14,10 +14,10 @@ fn simulate(first: u64, seeds: u64, more: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// Asserts that at least one of eight seeds finds a bug. The first of them finds each bug, as long as nothing changes.
-fn assert_found(bug: &str, promise: &str) {
+/// Asserts that at least one of eight seeds finds a bug. The first of them finds it, as long as nothing changes.
+fn assert_found(first: u64, bug: &str, promise: &str) {
     let mut all = String::new();
-    for seed in 3..=10 {
+    for seed in first..first + 8 {
         let (is_kept, printed) = simulate(seed, 1, &["--bug", bug]);
         if !is_kept && printed.contains(&format!("BROKEN: {promise}: ")) {
             return;
@@ -48,25 +48,25 @@ fn orders_to_a_fleet_of_hosts_are_kept() {
 
 #[test]
 fn a_trimmed_inbox_is_found() {
-    assert_found("trimmed-inbox", "NothingLost");
+    assert_found(3, "trimmed-inbox", "NothingLost");
 }
 
 #[test]
 fn ignored_idempotency_keys_are_found() {
-    assert_found("no-idempotency", "NothingDuplicated");
+    assert_found(3, "no-idempotency", "NothingDuplicated");
 }
 
 #[test]
 fn a_swapped_inbox_entry_is_found() {
-    assert_found("swapped-entries", "NothingInvented");
+    assert_found(3, "swapped-entries", "NothingInvented");
 }
 
 #[test]
 fn a_missing_session_fence_is_found() {
-    assert_found("no-fence", "Fenced");
+    assert_found(12, "no-fence", "Fenced");
 }
 
 #[test]
 fn unchecked_claims_are_found() {
-    assert_found("no-claim-check", "Claims");
+    assert_found(3, "no-claim-check", "Claims");
 }
