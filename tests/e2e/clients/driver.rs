@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use teamwire_client::FRAMES_VARIABLE;
 
-use super::{RUST, RUST_IN_FRAMES};
+use super::{IN_FRAMES, RUST};
 use crate::world::{PATIENCE, TEAMWIRE, World, eventually};
 
 /// A running driver. Killed on drop.
@@ -35,9 +35,9 @@ impl Driver {
         language: &str,
         environment: &BTreeMap<String, String>,
     ) -> Self {
-        let mut command = world.program(identity, &path(language));
+        let mut command = world.program(identity, &path(language.trim_end_matches(IN_FRAMES)));
         command.envs(environment);
-        if language == RUST_IN_FRAMES {
+        if language.ends_with(IN_FRAMES) {
             command.env(FRAMES_VARIABLE, "0");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -93,7 +93,7 @@ impl Drop for Driver {
 /// Returns the path of a language's driver. Cargo builds Rust's beside the binary under test.
 pub(super) fn path(language: &str) -> PathBuf {
     match language {
-        RUST | RUST_IN_FRAMES => Path::new(TEAMWIRE).with_file_name("teamwire-conformance-driver"),
+        RUST => Path::new(TEAMWIRE).with_file_name("teamwire-conformance-driver"),
         _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("client").join(language).join("conformance"),
     }
 }

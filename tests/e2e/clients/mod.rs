@@ -18,8 +18,8 @@ const READY: &str = "TEAMWIRE_CLIENTS";
 
 const RUST: &str = "rust";
 
-/// The Rust client, whose calls travel in frames from the first one.
-const RUST_IN_FRAMES: &str = "rust in frames";
+/// Follows the name of a language whose client is to send its calls in frames from the first one.
+const IN_FRAMES: &str = " in frames";
 
 macro_rules! languages {
     ($($language:ident: $needs:expr, $advice:expr;)*) => {
@@ -44,7 +44,12 @@ fn rust() {
 
 #[test]
 fn rust_in_frames() {
-    play_alone(RUST_IN_FRAMES);
+    play_alone("rust in frames");
+}
+
+#[test]
+fn python_in_frames() {
+    play_alone("python in frames");
 }
 
 #[test]
@@ -75,9 +80,10 @@ fn play_alone(language: &str) {
 }
 
 fn is_ready(language: &str) -> bool {
+    let language = language.trim_end_matches(IN_FRAMES);
     let ready = env::var(READY).unwrap_or_default();
     let is_ready = match language {
-        RUST | RUST_IN_FRAMES => driver::path(language).exists(),
+        RUST => driver::path(language).exists(),
         _ => ready.split(',').any(|ready| ready == language),
     };
     if !is_ready {

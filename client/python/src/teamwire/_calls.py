@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode as Code
 
+from ._frames import FRAME_BYTES_MAX, Frames, NotTakenError, calls_before
 from ._identity import Identity, foreign_socket
 from ._policy import ONCE, OUTCOME_UNKNOWN, READ, RETRIED, RETRYABLE, SECRET, WAITS
 
@@ -195,6 +196,10 @@ class Calls:
         self.patience = patience
         self._targets = collections.deque(random.sample(identity.targets, len(identity.targets)))
         self._link: grpc.aio.Channel | None = None
+        self._frames: Frames | None = None
+        self._alone = 0
+        """How many calls the link has made one by one."""
+        self._calls_before = calls_before()
         self._linking = asyncio.Lock()
         self._pinned = b""
         self._has_connected = self._is_closed = False
@@ -252,7 +257,7 @@ class Calls:
     def leave(self, link: grpc.aio.Channel | None) -> None:
         """Makes the next attempt use a new connection, to another address if there is one."""
         if link is self._link:
-            self._link = None
+            self._link, self._frames, self._alone = None, None, 0
             self._targets.rotate(-1)
 
     def opened(self, session_id: str) -> None:
@@ -268,6 +273,8 @@ class Calls:
     async def close(self) -> None:
         self._is_closed = True
         link, self._link = self._link, None
+        if self._frames:
+            self._frames.close()
         if link:
             await link.close()
 
@@ -302,9 +309,18 @@ class Calls:
             try:
                 link = await self.link()
                 carried = [*self.metadata(session_id), *metadata]
-                answer = await link.unary_unary(method, **how)(request, timeout=ATTEMPT + wait, metadata=carried)
+                frames = None if metadata or field else self._carrier(link)
+                encoded = how["request_serializer"](request) if frames else b""
+                if frames and len(encoded) <= FRAME_BYTES_MAX:
+                    answer = how["response_deserializer"](await frames.call(method, encoded, session_id, ATTEMPT))
+                else:
+                    answer = await link.unary_unary(method, **how)(request, timeout=ATTEMPT + wait, metadata=carried)
             except (Error, grpc.aio.AioRpcError) as failure:
                 error = self.judge(failure, link)
+            except NotTakenError:
+                drained = Error("The coordinator has closed the stream of calls.")
+                drained.reason = "DRAINING"
+                error = self.judge(drained, link)
             except asyncio.CancelledError:
                 # gRPC raises this when the channel is closed. It must not look like the cancellation of the task.
                 if not self._is_closed or _is_cancelled():
@@ -326,6 +342,18 @@ class Calls:
                 raise error
             LOG.debug("retrying %s in %.1f s: %s", call, delay, error)
             await asyncio.sleep(delay)
+
+    def _carrier(self, link: grpc.aio.Channel) -> Frames | None:
+        """Returns the stream that carries a call. None if the call must be made alone; it is counted."""
+        if link is not self._link:
+            return None
+        if self._frames and self._frames.is_over:
+            self._frames, self._alone = None, 0
+        self._alone += 1
+        if not self._frames and self._alone > self._calls_before:
+            self._frames = Frames(link)
+            self._frames.start(self.metadata(""))
+        return self._frames if self._frames and self._frames.is_open else None
 
     async def _stream(
         self, method: str, how: Any, request: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **options: Any
