@@ -58,7 +58,7 @@ fn ignored_idempotency_keys_are_found() {
 
 #[test]
 fn a_swapped_inbox_entry_is_found() {
-    assert_found(3, "swapped-entries", "NothingInvented");
+    assert_found(4, "swapped-entries", "NothingInvented");
 }
 
 #[test]
@@ -68,5 +68,5 @@ fn a_missing_session_fence_is_found() {
 
 #[test]
 fn unchecked_claims_are_found() {
-    assert_found(3, "no-claim-check", "Claims");
+    assert_found(5, "no-claim-check", "Claims");
 }
