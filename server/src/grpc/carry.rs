@@ -38,7 +38,9 @@ use tonic::{Code, Status, Streaming, body::Body};
 
 use super::{
     credentials,
-    frames::{FRAMES_MAX, MESSAGE_BYTES_MAX, Outcome, PREFIX, Progress, Replies, Reply},
+    frames::{FRAMES_MAX, MESSAGE_BYTES_MAX, Outcome, Progress, Replies, Reply},
+    reply_body::PIECE_BYTES,
+    request_body::PREFIX,
     services::Services,
 };
 use crate::{
@@ -51,9 +53,6 @@ const ROOM: usize = 256 * 1024;
 
 /// What a frame takes besides its request.
 const FRAME_BYTES: usize = 1024;
-
-/// What a frame that reads takes besides its request: as many bytes of a reply may wait without a lease.
-const READ_BYTES: usize = 8 * 1024;
 
 /// How many outcomes may wait, so that there is always a place: each answer has room, and there is one end.
 const OUTCOMES_MAX: usize = ROOM / FRAME_BYTES + 1;
@@ -216,9 +215,9 @@ fn reads(frame: &v1::CallFrame) -> bool {
     Method::at(&frame.method).is_none_or(|method| method.effect() == Effect::Read)
 }
 
-/// Returns how much room a frame takes.
+/// Returns how much room a frame takes. As many bytes of a reply to one that reads may wait without a lease.
 fn room_of(frame: &v1::CallFrame) -> u32 {
-    u32::try_from(frame.encoded_len() + if reads(frame) { READ_BYTES } else { FRAME_BYTES }).unwrap_or(u32::MAX)
+    u32::try_from(frame.encoded_len() + if reads(frame) { PIECE_BYTES } else { FRAME_BYTES }).unwrap_or(u32::MAX)
 }
 
 /// Says why a message could not be read.
@@ -251,7 +250,7 @@ impl Shared {
         let mut reply = Reply::new(sequence, response, room);
         let bytes = reply.begin();
         // The reply to a call that reads has a lease already.
-        if bytes > READ_BYTES
+        if bytes > PIECE_BYTES
             && !reads
             && let Some(account) = &self.account
         {

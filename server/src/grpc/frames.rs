@@ -23,6 +23,7 @@ use tokio::{
 use tokio_stream::Stream;
 use tonic::{Status, body::Body};
 
+use super::request_body::PREFIX;
 use crate::budget::ByteLease;
 
 /// How many bytes a message with frames may have.
@@ -33,9 +34,6 @@ const REPLY_BYTES: usize = 16 * 1024;
 
 /// How many frames a message has at most.
 pub(super) const FRAMES_MAX: usize = 64;
-
-/// How many bytes of a request or a reply come before its message.
-pub(super) const PREFIX: usize = 5;
 
 /// What the task hands to the stream.
 pub(super) enum Outcome {

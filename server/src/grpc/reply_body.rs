@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How many bytes a connection gets at once, and so how many of each reply wait in it at most.
-const PIECE_BYTES: usize = 8 * 1024;
+pub(super) const PIECE_BYTES: usize = 8 * 1024;
 
 /// What a body hands out.
 type Piece = Result<Frame<Bytes>, Status>;

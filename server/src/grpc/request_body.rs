@@ -17,8 +17,8 @@ use tonic::{Status, body::Body};
 use super::call::Call;
 use crate::{budget::RequestLease, edge::auth_gate::GatedCall};
 
-/// How many bytes of a request come before its message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
+/// How many bytes of a request or a reply come before its message: whether it is compressed, and its length.
+pub(super) const PREFIX: usize = 5;
 
 /// A request of up to this many bytes needs room only if not all of it has arrived. It is as much as one frame of
 /// HTTP/2 has.
