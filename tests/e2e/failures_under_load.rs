@@ -67,19 +67,14 @@ fn a_waiting_session_delivers_new_messages_without_store_reads(world: World) {
         // The session looks into the store once, as it opens.
         take_one(&mut inbox).await;
         let reads = || world.coordinator.metric("teamwire_store_seconds_count{operation=\"range\"}");
-        // The reconciler may have the session look once more. It does not do so each time.
-        let mut counts = Vec::new();
-        while counts.len() < 3 {
-            let before = reads();
-            for _ in 0..EACH {
-                take_one(&mut inbox).await;
-            }
-            counts.push(reads() - before);
-            if counts.ends_with(&[0.0]) {
-                return;
-            }
+        let before = reads();
+        for _ in 0..EACH {
+            take_one(&mut inbox).await;
         }
-        panic!("the session read the store: {counts:?}");
+        // The reconciler may find a message before its notification has arrived, and has the session look. It comes
+        // every few seconds, and not with each message.
+        let count = reads() - before;
+        assert!(count < EACH as f64 / 3.0, "{EACH} messages took {count} reads of the store");
     });
 }
 
