@@ -6,7 +6,8 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    ptr,
+    sync::{Arc, Weak},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -129,13 +130,14 @@ impl Frames {
         };
         drop(client);
         let calls = Arc::default();
-        self.becomes(State::Open(Arc::new(FrameStream { authorization, frames, calls: Arc::clone(&calls) })));
-        // The stream ends when its connection is dropped, so this task must not keep it.
-        let this = Arc::downgrade(&self);
+        let opened = Arc::new(FrameStream { authorization, frames, calls: Arc::clone(&calls) });
+        // The stream ends when its connection is dropped, so this task must keep neither.
+        let (this, stream) = (Arc::downgrade(&self), Arc::downgrade(&opened));
+        self.becomes(State::Open(opened));
         drop(self);
         let close = || {
             if let Some(this) = this.upgrade() {
-                this.becomes(State::None(this.calls_before));
+                this.close(&stream);
             }
         };
         let status = read(replies, &calls, close).await;
@@ -145,6 +147,14 @@ impl Frames {
 
     fn becomes(&self, state: State) {
         *self.state.lock() = state;
+    }
+
+    /// Has no further call use a stream. The connection may have opened another one since.
+    fn close(&self, closed: &Weak<FrameStream>) {
+        let mut state = self.state.lock();
+        if matches!(&*state, State::Open(stream) if ptr::eq(Arc::as_ptr(stream), closed.as_ptr())) {
+            *state = State::None(self.calls_before);
+        }
     }
 }
 
