@@ -17,7 +17,7 @@ use super::{
     alert_worker::AlertQueue,
     gauges::Gauges,
     heartbeats::Heartbeats,
-    visits::{AWAY, EACH_MIN, Visits, list_pause},
+    visits::{AWAY, EACH_MIN, Visits},
 };
 use crate::{
     coordinator::Coordinator,
@@ -46,7 +46,6 @@ pub async fn run(
 ) {
     let mut visits = Visits::new(EACH_MAX, IDLE_MAX);
     let mut gauges = Gauges::default();
-    let mut list_at = Instant::now();
     let mut ticked = Instant::now();
     let patience = coordinator.limits().lease_ttl + coordinator.limits().lost_grace;
     let mut lose_from = Instant::now() + patience;
@@ -60,18 +59,11 @@ pub async fn run(
             lose_from = Instant::now() + patience;
         }
         let now = Instant::now();
-        let changes = coordinator.notifier().take_changes(Worker::Due);
-        if changes.any {
-            visits.all_changed(now);
-            list_at = now;
-        }
-        changes.teams.into_iter().for_each(|namespace| visits.changed(namespace, now));
-        changes.due_here.into_iter().for_each(|namespace| visits.changed_here(namespace, now));
-        if list_at <= now {
+        visits.learn(coordinator.notifier().take_changes(Worker::Due), now);
+        if visits.needs_list(now) {
             match coordinator.all_namespaces().await {
                 Ok(listed) => {
-                    list_at = Instant::now() + list_pause(now.elapsed());
-                    visits.list(listed, now);
+                    visits.list(listed, now, now.elapsed());
                     gauges.retain(coordinator.metrics(), |namespace| visits.has(namespace));
                 }
                 Err(_) => lose_from = Instant::now() + patience,

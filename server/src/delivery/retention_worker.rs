@@ -8,7 +8,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::visits::{Visits, list_pause};
+use super::visits::Visits;
 use crate::{coordinator::Coordinator, notify::Worker, store::Namespace};
 
 /// How long to pause between two teams, so that a round over many of them is not a burst.
@@ -23,22 +23,13 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let interval = coordinator.limits().retention_interval;
     let pause = || tokio::time::sleep(interval.mul_f64(rand::random_range(0.8..1.2)));
     let mut visits = Visits::new(interval, interval * IDLE_FACTOR);
-    let mut list_at = Instant::now();
     while stop.run_until_cancelled(pause()).await.is_some() {
         let now = Instant::now();
-        // Each team that has changed since the last round is visited in this one.
-        let changes = coordinator.notifier().take_changes(Worker::Retention);
-        if changes.any {
-            visits.all_changed(now);
-            list_at = now;
-        }
-        let changed = changes.teams.into_iter().chain(changes.due_here);
-        changed.for_each(|namespace| visits.changed_here(namespace, now));
-        if list_at <= now {
+        visits.learn(coordinator.notifier().take_changes(Worker::Retention), now);
+        if visits.needs_list(now) {
             // The next round does what fails now.
             let Ok(listed) = coordinator.all_namespaces().await else { continue };
-            list_at = Instant::now() + list_pause(now.elapsed());
-            visits.list(listed, now);
+            visits.list(listed, now, now.elapsed());
         }
         if let Err(refusal) = coordinator.trim_sign_ins(&Namespace::directory()).await {
             tracing::debug!(%refusal, "the operator's sign-ins could not be cleaned up");

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::store::Namespace;
+use crate::{notify::Changes, store::Namespace};
 
 /// How soon a team is visited again at the earliest.
 pub(super) const EACH_MIN: Duration = Duration::from_millis(500);
@@ -31,6 +31,8 @@ pub(super) struct Visits {
     pause: Duration,
     /// How long a team goes without a visit at most.
     pause_max: Duration,
+    /// When the list of teams is read next.
+    list_at: Instant,
     teams: HashMap<Namespace, Team>,
     /// The teams that wait for a visit, in the order of their visits.
     order: BTreeSet<(Instant, Namespace)>,
@@ -50,11 +52,28 @@ impl Visits {
     /// Makes visits without teams. `pause`: how soon a team is visited after something has changed. `pause_max`: how long it
     /// goes without a visit at most.
     pub(super) fn new(pause: Duration, pause_max: Duration) -> Self {
-        Self { pause, pause_max, teams: HashMap::new(), order: BTreeSet::new() }
+        Self { pause, pause_max, list_at: Instant::now(), teams: HashMap::new(), order: BTreeSet::new() }
     }
 
-    /// Keeps exactly these teams. New ones are visited now.
-    pub(super) fn list(&mut self, listed: Vec<Namespace>, now: Instant) {
+    /// Has teams visited that have changed: now those in which something may be due because of a commit made here, soon
+    /// the others.
+    pub(super) fn learn(&mut self, changes: Changes, now: Instant) {
+        if changes.any {
+            self.all_changed(now);
+            self.list_at = now;
+        }
+        changes.teams.into_iter().for_each(|namespace| self.changed(namespace, now));
+        changes.due_here.into_iter().for_each(|namespace| self.visit_by(namespace, now));
+    }
+
+    /// Returns whether it is time to read the list of teams. New teams are learned of from notifications, too.
+    pub(super) fn needs_list(&self, now: Instant) -> bool {
+        self.list_at <= now
+    }
+
+    /// Keeps exactly these teams. New ones are visited now. `took`: how long the list took to read.
+    pub(super) fn list(&mut self, listed: Vec<Namespace>, now: Instant, took: Duration) {
+        self.list_at = now + took + (took * LIST_PAUSE_FACTOR).clamp(LIST, LIST_MAX);
         let mut before = std::mem::take(&mut self.teams);
         self.order.clear();
         for namespace in listed {
@@ -69,19 +88,12 @@ impl Visits {
         self.teams.contains_key(namespace)
     }
 
-    /// Has a team visited now: something may be due that was not before.
-    pub(super) fn changed_here(&mut self, namespace: Namespace, now: Instant) {
-        self.visit_by(namespace, now);
-    }
-
-    /// Has a team visited soon: it has changed, perhaps at another coordinator.
-    pub(super) fn changed(&mut self, namespace: Namespace, now: Instant) {
+    fn changed(&mut self, namespace: Namespace, now: Instant) {
         let pause = jittered(self.pause);
         self.visit_by(namespace, now + pause);
     }
 
-    /// Has every team visited soon: any may have changed.
-    pub(super) fn all_changed(&mut self, now: Instant) {
+    fn all_changed(&mut self, now: Instant) {
         let teams: Vec<_> = self.teams.keys().cloned().collect();
         teams.into_iter().for_each(|namespace| self.changed(namespace, now));
     }
@@ -131,12 +143,6 @@ impl Visits {
     }
 }
 
-/// Returns how long to wait after a reading of the list of teams that took so long. New teams are learned of from
-/// notifications, too.
-pub(super) fn list_pause(took: Duration) -> Duration {
-    (took * LIST_PAUSE_FACTOR).clamp(LIST, LIST_MAX)
-}
-
 /// Spreads visits: at different times than other coordinators, and never later than something is due.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.8..1.0))
@@ -175,7 +181,7 @@ mod tests {
     #[test]
     fn a_team_without_changes_is_visited_less_and_less_often() {
         let (mut visits, now) = (visits(), Instant::now());
-        visits.list(vec![team("a")], now);
+        visits.list(vec![team("a")], now, Duration::ZERO);
         assert!((8..=11).contains(&visit_until(&mut visits, now + seconds(2 * 3_600))));
         assert!((20..=32).contains(&visit_until(&mut visits, now + seconds(26 * 3_600))));
         let later = now + seconds(26 * 3_600);
@@ -184,9 +190,20 @@ mod tests {
     }
 
     #[test]
+    fn the_list_is_read_after_a_pause_in_proportion_and_when_any_team_may_have_changed() {
+        let (mut visits, now) = (visits(), Instant::now());
+        assert!(visits.needs_list(now));
+        visits.list(vec![team("a")], now, Duration::from_millis(20));
+        assert!(!visits.needs_list(now + seconds(19)));
+        assert!(visits.needs_list(now + seconds(21)));
+        visits.learn(Changes { any: true, ..Changes::default() }, now + seconds(1));
+        assert!(visits.needs_list(now + seconds(1)));
+    }
+
+    #[test]
     fn a_team_is_visited_when_something_is_due_and_right_after_a_change_here() {
         let (mut visits, now) = (visits(), Instant::now());
-        visits.list(vec![team("a"), team("b")], now);
+        visits.list(vec![team("a"), team("b")], now, Duration::ZERO);
         assert_eq!(visits.take_ready(now, 16), [team("a"), team("b")]);
         visits.rest(&team("a"), now, Some(seconds(10)));
         visits.rest(&team("b"), now, None);
@@ -194,7 +211,7 @@ mod tests {
         assert_eq!(visits.take_ready(now + seconds(10), 16), [team("a")]);
         visits.rest(&team("a"), now + seconds(10), Some(Duration::ZERO));
         assert_eq!(visits.take_ready(now + seconds(10), 16), [], "it rests a little");
-        visits.changed_here(team("b"), now + seconds(10));
+        visits.visit_by(team("b"), now + seconds(10));
         visits.changed(team("b"), now + seconds(10));
         assert_eq!(visits.take_ready(now + seconds(10), 16), [team("b")]);
     }
@@ -202,7 +219,7 @@ mod tests {
     #[test]
     fn a_change_elsewhere_brings_a_visit_within_the_usual_time() {
         let (mut visits, now) = (visits(), Instant::now());
-        visits.list(vec![team("a"), team("b")], now);
+        visits.list(vec![team("a"), team("b")], now, Duration::ZERO);
         let idle = now + seconds(5 * 3_600);
         visit_until(&mut visits, idle);
         visits.changed(team("a"), idle);
@@ -211,7 +228,7 @@ mod tests {
         assert!(ready.contains(&team("a")) && ready.contains(&team("new")), "{ready:?}");
         visits.all_changed(idle);
         assert!(visits.take_ready(idle + EACH_MAX, 16).contains(&team("b")));
-        visits.list(vec![team("a")], idle);
+        visits.list(vec![team("a")], idle, Duration::ZERO);
         assert!(visits.has(&team("a")) && !visits.has(&team("b")));
     }
 
@@ -219,7 +236,7 @@ mod tests {
     #[test]
     fn only_a_clock_that_jumps_ahead_is_noticed() {
         let (mut visits, began) = (visits(), Instant::now());
-        visits.list(vec![team("a"), team("b")], began);
+        visits.list(vec![team("a"), team("b")], began, Duration::ZERO);
         assert!(!visits.has_jumped(&team("b"), 1_000_000, began));
         let mut jumped = |ms, s| visits.has_jumped(&team("a"), ms, began + seconds(s));
         assert!(!jumped(1_000_000, 0), "there is nothing to compare with yet");

@@ -20,6 +20,6 @@ mod waiters;
 pub use mailbox::Mailbox;
 pub(crate) use mailbox::{Arrival, Delivered, Outstanding, Work};
 pub use notifier::Notifier;
-pub(crate) use notifier::Worker;
+pub(crate) use notifier::{Changes, Worker};
 pub(crate) use pending_commit::PendingCommit;
 pub(crate) use team_changes::Unread;
