@@ -135,7 +135,7 @@ impl Cursor {
         }
         let cursor = CursorRecord { reserved, unacked: self.mailbox.unacked_places(), ..self.record.clone() };
         let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
-        self.coordinator.advance(namespace, member, session_id, &cursor).await?;
+        Box::pin(self.coordinator.advance(namespace, member, session_id, &cursor)).await?;
         self.record.reserved = reserved;
         Ok(())
     }

@@ -7,6 +7,8 @@
 //! A session keeps a few numbers and the unacknowledged messages (by default up to 64 messages or 1 MiB), never a copy
 //! of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a bounded
 //! channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
+//!
+//! The futures of calls to the store are boxed: a session is mostly idle, and would otherwise keep room for the largest.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -107,11 +109,11 @@ pub(super) struct DeliveryLoop {
 impl DeliveryLoop {
     pub(super) fn new(
         coordinator: Arc<Coordinator>,
-        inbox: OpenInbox,
+        inbox: Box<OpenInbox>,
         pace: Pace,
         frames: mpsc::Sender<Frame>,
     ) -> Self {
-        let OpenInbox { mailbox, session, reserved, credit } = inbox;
+        let OpenInbox { mailbox, session, reserved, credit } = *inbox;
         let cursor = Cursor::new(Arc::clone(&coordinator), Arc::clone(&mailbox), &session, reserved);
         Self {
             coordinator,
@@ -131,8 +133,8 @@ impl DeliveryLoop {
     }
 
     /// Writes the first frame.
-    pub(super) async fn announce(&mut self, opened: stream_response::Frame) -> Result<(), End> {
-        self.writer.write(opened).await
+    pub(super) async fn announce(&mut self, opened: Frame) -> Result<(), End> {
+        self.writer.write_packed(opened).await
     }
 
     /// Records the session's progress, and closes it in the store.
@@ -193,20 +195,20 @@ impl DeliveryLoop {
     /// Delivers the available messages, as far as credit lasts, and beyond it a pending shutdown request.
     async fn deliver(&mut self) -> Result<(), DeliverError> {
         if self.mailbox.must(Work::Restart) {
-            return Err(self.team_gone().await?.unwrap_or_else(End::restart).into());
+            return Err(Box::pin(self.team_gone()).await?.unwrap_or_else(End::restart).into());
         }
         if self.mailbox.take(Work::Verify) {
-            self.check().await?;
+            Box::pin(self.check()).await?;
             self.may_be_asked = true;
         }
         if self.mailbox.take(Work::Recount) {
-            self.recount().await?;
+            Box::pin(self.recount()).await?;
         }
         if self.mailbox.take(Work::Questions) {
-            self.ask_runner().await?;
+            Box::pin(self.ask_runner()).await?;
         }
         if !self.deliver_in_order().await? && self.may_be_asked {
-            self.overtake().await?;
+            Box::pin(self.overtake()).await?;
             self.may_be_asked = false;
         }
         Ok(())
@@ -239,7 +241,7 @@ impl DeliveryLoop {
                         return Ok(false);
                     }
                 }
-                Arrival::InStore => self.read_ahead().await?,
+                Arrival::InStore => Box::pin(self.read_ahead()).await?,
                 // The entries between were committed by another coordinator, whose notification is on its way; or here
                 // a moment ago, by a call that has not yet passed them on.
                 Arrival::Later => {
@@ -366,7 +368,7 @@ impl DeliveryLoop {
             delivery_count: self.session.surely_seen(sequence),
         };
         let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
-        self.coordinator.dead_letter(namespace, member, session_id, &leaving, message, why).await?;
+        Box::pin(self.coordinator.dead_letter(namespace, member, session_id, &leaving, message, why)).await?;
         Ok(true)
     }
 

@@ -98,16 +98,18 @@ impl FrameWriter {
     /// Writes a frame, as soon as there is room for it.
     pub(super) fn write(&mut self, content: stream_response::Frame) -> impl Future<Output = Result<(), End>> {
         // Packed at once: the future moves several times, and so would the content in it.
-        let frame = frame(content);
-        async move {
-            match timeout(self.write_timeout, self.frames.send(frame)).await {
-                Ok(Ok(())) => {
-                    self.progress.written += 1;
-                    Ok(())
-                }
-                Ok(Err(_)) => Err(End::Gone),
-                Err(_) => Err(End::Slow),
+        self.write_packed(frame(content))
+    }
+
+    /// Writes a packed frame, as soon as there is room for it.
+    pub(super) async fn write_packed(&mut self, frame: Frame) -> Result<(), End> {
+        match timeout(self.write_timeout, self.frames.send(frame)).await {
+            Ok(Ok(())) => {
+                self.progress.written += 1;
+                Ok(())
             }
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => Err(End::Slow),
         }
     }
 

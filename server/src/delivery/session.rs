@@ -1,6 +1,6 @@
 //! A session, from its opening to its last frame.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{
     Reason, Refusal,
@@ -26,6 +26,9 @@ use crate::{
 
 /// How long a client that is to reconnect waits for its session to be closed in the store.
 const CLOSE_BEFORE_LAST_FRAME: Duration = Duration::from_secs(1);
+
+/// How much memory the task of a session may take. A coordinator has one for each open stream.
+const SESSION_BYTES_MAX: usize = 2_560;
 
 /// A session that was opened and waits to be started.
 #[derive(Debug)]
@@ -87,20 +90,26 @@ impl Session {
         self.opened.heartbeat_interval = prost_types::Duration::try_from(pace.heartbeat_interval).ok();
         let (frames, out) = channel();
         let emptier = out.emptier();
-        tasks.spawn(async move {
-            let opened = stream_response::Frame::Opened(self.opened);
+        let opened = frame(stream_response::Frame::Opened(self.opened));
+        let future = async move {
             match self.kind {
                 Kind::Open(inbox) => {
-                    run(self.coordinator, *inbox, opened, pace, (frames, emptier), &heartbeats, &draining).await;
+                    run(self.coordinator, inbox, opened, pace, (frames, emptier), &heartbeats, &draining).await;
                 }
                 Kind::Stopping { request_id } => {
                     let closing = last_frame(End::shutdown_approved(request_id), pace);
-                    for frame in [Some(frame(opened)), closing].into_iter().flatten() {
+                    for frame in [Some(opened), closing].into_iter().flatten() {
                         let _ = timeout(pace.write_timeout, frames.send(frame)).await;
                     }
                 }
             }
-        });
+        };
+        debug_assert!(
+            size_of_val(&future) <= SESSION_BYTES_MAX,
+            "an idle session takes {} bytes",
+            size_of_val(&future)
+        );
+        tasks.spawn(future);
         out
     }
 }
@@ -111,8 +120,8 @@ fn announce(member: &Name, team: &Name) -> v1::SessionOpened {
 
 async fn run(
     coordinator: Arc<Coordinator>,
-    inbox: OpenInbox,
-    opened: stream_response::Frame,
+    inbox: Box<OpenInbox>,
+    opened: Frame,
     pace: Pace,
     (frames, emptier): (mpsc::Sender<Frame>, Emptier),
     heartbeats: &Heartbeats,
@@ -131,8 +140,7 @@ async fn run(
         emptier.empty();
     }
     let is_asked_to_reconnect = end.is_asking_to_reconnect();
-    let closed = close(delivery, &mailbox);
-    let mut closed = pin!(closed);
+    let mut closed = Box::pin(close(delivery, &mailbox));
     // The coordinator to which the client reconnects then knows exactly how far this session got.
     let is_closed = is_asked_to_reconnect && timeout(CLOSE_BEFORE_LAST_FRAME, &mut closed).await.is_ok();
     if let Some(frame) = last_frame(end, pace) {
