@@ -33,10 +33,13 @@ const DETACHED_END_MS: u64 = 5_000;
 /// many milliseconds something will be due if nothing changes. `None` means never.
 pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(None) };
+    // Uses the clock that is ahead, because looking too early is harmless.
+    let now_ms = tx.ctx.now_ms.max(leases.now_ms);
+    let is_due = |member: &&MemberRecord| next_due(member, leases, &tx.ctx.limits).is_some_and(|at_ms| at_ms <= now_ms);
+    let due: Vec<Name> = team.members.iter().filter(is_due).map(|member| member.name.clone()).collect();
     let mut team = TeamRecord::clone(&team);
     let (mut changed, mut expired) = (false, 0);
-    let names: Vec<Name> = team.members.iter().map(|member| member.name.clone()).collect();
-    for name in &names {
+    for name in &due {
         if expired < EXPIRED_REQUESTS_MAX {
             expired += request::expiry::expire_overdue(tx, &mut team, name)?;
             expired += usize::from(host::expire_overdue(tx, &mut team, name)?);
@@ -48,7 +51,9 @@ pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result
         }
     }
     if may_lose {
-        for name in &names {
+        let lost = team.members.iter().filter(|member| member.life == Life::Lost && member.ordered.is_some());
+        let lost: Vec<Name> = lost.map(|member| member.name.clone()).collect();
+        for name in &lost {
             changed |= host::reschedule(tx, &mut team, name, leases)?;
         }
     }
@@ -61,10 +66,7 @@ pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result
     };
     let notices = notices::send_due(tx, &team)?;
     let members = team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits));
-    Ok(members.chain(claim).chain(notices).min().map(|due_ms| {
-        // Uses the clock that is ahead, because checking too early is harmless.
-        due_ms.saturating_sub(tx.ctx.now_ms.max(leases.now_ms))
-    }))
+    Ok(members.chain(claim).chain(notices).min().map(|due_ms| due_ms.saturating_sub(now_ms)))
 }
 
 /// Returns when something will next be due for a member.

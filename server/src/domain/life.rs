@@ -1,5 +1,7 @@
 //! The lives of members: how one begins, and what keeps it going.
 
+use std::collections::HashSet;
+
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
@@ -76,29 +78,33 @@ impl NewLife<'_> {
 /// Renews the leases of members. Those that counted as lost are live again.
 pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
-    let mut found = TeamRecord::clone(&team);
-    let mut changed = false;
-    for name in names {
-        let Some(member) = found.member_mut(name).filter(|member| !member.revoked) else { continue };
+    let names: HashSet<&Name> = names.iter().collect();
+    let mut returned = Vec::new();
+    for (n, member) in team.members.iter().enumerate() {
+        if member.revoked || !names.contains(&member.name) {
+            continue;
+        }
         match member.life {
             Life::Exited { .. } | Life::Spawning => continue,
             Life::Stopping { cause: EndCause::Forced { .. }, .. } => continue,
             // Its return waits until there is room for the entry in the history.
             Life::Lost if tx.ctx.store_is_full => continue,
-            Life::Lost => {
-                member.enter(Life::Live, tx.ctx.now_ms);
-                changed = true;
-                let event =
-                    member_event(&member.name, MemberState::Active, member.incarnation, "It gave a heartbeat again.");
-                history::append(tx, event);
-            }
+            Life::Lost => returned.push(n),
             Life::Live | Life::Stopping { .. } => {}
         }
-        tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
+        tx.lease(member.name.folded(), tx.ctx.limits.lease_ttl);
     }
-    if changed {
-        tx.put("", &found);
+    if returned.is_empty() {
+        return Ok(());
     }
+    let mut changed = TeamRecord::clone(&team);
+    for n in returned {
+        let Some(member) = changed.members.get_mut(n) else { continue };
+        member.enter(Life::Live, tx.ctx.now_ms);
+        let event = member_event(&member.name, MemberState::Active, member.incarnation, "It gave a heartbeat again.");
+        history::append(tx, event);
+    }
+    tx.put("", &changed);
     Ok(())
 }
 
