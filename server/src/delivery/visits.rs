@@ -14,6 +14,9 @@ use crate::{notify::Changes, store::Namespace};
 /// How soon a team is visited again at the earliest.
 pub(super) const EACH_MIN: Duration = Duration::from_millis(500);
 
+/// Over how much time coordinators spread their visits of a team in which something is due.
+const SPREAD: Duration = Duration::from_millis(250);
+
 /// The shortest and the longest pause between two readings of the list of teams.
 const LIST: Duration = Duration::from_secs(10);
 const LIST_MAX: Duration = Duration::from_secs(10 * 60);
@@ -123,10 +126,14 @@ impl Visits {
     /// Has a team wait for its next visit. `due`: when something will be due if nothing changes; `None` means never.
     pub(super) fn rest(&mut self, namespace: &Namespace, now: Instant, due: Option<Duration>) {
         let Some(team) = self.teams.get_mut(namespace) else { return };
-        let pause = due.unwrap_or(self.pause_max).min(team.pause_max).max(EACH_MIN.min(self.pause));
+        let pause = match due.map(|due| due.max(EACH_MIN.min(self.pause))) {
+            // Neither before it is due, which would take another visit, nor much later.
+            Some(due) if due < team.pause_max => due + rand::random_range(Duration::ZERO..SPREAD),
+            _ => jittered(team.pause_max),
+        };
         team.pause_max = (team.pause_max * 2).min(self.pause_max);
         self.order.remove(&(team.at, namespace.clone()));
-        team.at = now + jittered(pause);
+        team.at = now + pause;
         self.order.insert((team.at, namespace.clone()));
     }
 
@@ -143,7 +150,7 @@ impl Visits {
     }
 }
 
-/// Spreads visits: at different times than other coordinators, and never later than something is due.
+/// Spreads visits over time, differently at each coordinator.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.8..1.0))
 }
@@ -207,13 +214,15 @@ mod tests {
         assert_eq!(visits.take_ready(now, 16), [team("a"), team("b")]);
         visits.rest(&team("a"), now, Some(seconds(10)));
         visits.rest(&team("b"), now, None);
-        assert_eq!(visits.take_ready(now + seconds(7), 16), []);
-        assert_eq!(visits.take_ready(now + seconds(10), 16), [team("a")]);
-        visits.rest(&team("a"), now + seconds(10), Some(Duration::ZERO));
-        assert_eq!(visits.take_ready(now + seconds(10), 16), [], "it rests a little");
-        visits.visit_by(team("b"), now + seconds(10));
-        visits.changed(team("b"), now + seconds(10));
-        assert_eq!(visits.take_ready(now + seconds(10), 16), [team("b")]);
+        let early = now + seconds(10) - Duration::from_millis(1);
+        assert_eq!(visits.take_ready(early, 16), [], "a visit before would be one more");
+        let due = now + seconds(10) + SPREAD;
+        assert_eq!(visits.take_ready(due, 16), [team("a")]);
+        visits.rest(&team("a"), due, Some(Duration::ZERO));
+        assert_eq!(visits.take_ready(due, 16), [], "it rests a little");
+        visits.visit_by(team("b"), due);
+        visits.changed(team("b"), due);
+        assert_eq!(visits.take_ready(due, 16), [team("b")]);
     }
 
     #[test]
