@@ -42,8 +42,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
 async fn look(coordinator: &Coordinator, namespace: &Namespace) -> Result<(), Refusal> {
     // Read this first: what happens meanwhile makes the next look find another version.
     let version = coordinator.team_version(namespace).await?;
-    let mut sessions = coordinator.notifier().sessions_of(namespace);
-    sessions.retain(|session| !session.is_up_to_date_at(version));
+    let sessions = coordinator.notifier().sessions_behind(namespace, version);
     if sessions.is_empty() {
         return Ok(());
     }

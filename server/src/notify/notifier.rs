@@ -154,6 +154,14 @@ impl Notifier {
         waiters.flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
     }
 
+    /// Returns the mailboxes of the open sessions of a namespace that may have missed something at this version.
+    pub(crate) fn sessions_behind(&self, namespace: &Namespace, version: u64) -> Vec<Arc<Mailbox>> {
+        let namespaces = self.lock();
+        let waiters = namespaces.get(namespace).into_iter();
+        let sessions = waiters.flat_map(|waiters| waiters.sessions.values()).flatten();
+        sessions.filter(|session| !session.is_up_to_date_at(version)).cloned().collect()
+    }
+
     /// Returns the namespaces with open sessions.
     pub fn with_sessions(&self) -> Vec<Namespace> {
         let namespaces = self.lock();
