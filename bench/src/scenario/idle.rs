@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::{Client, Event, SubscribeOptions, Subscription};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{row, turns};
 use crate::{
@@ -32,6 +32,10 @@ const AT_ONCE: usize = 32;
 
 /// How many files this process may have open besides the connections to one candidate.
 const OTHER_FILES: usize = 256;
+
+/// Over how long streams are opened: two heartbeats, and one ping. Servers that get all streams in a burst also send their
+/// heartbeats and pings in bursts, which costs less.
+const OPENING: Duration = Duration::from_secs(20);
 
 /// How long opened streams get to settle, and the least time to observe them: two heartbeats, which come every 10 s.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -157,7 +161,14 @@ async fn observe(
             clients.push(connection.with_credential(credential)?);
         }
     }
-    let opening = stream::iter(clients).map(open).buffer_unordered(AT_ONCE);
+    let (began, count) = (Instant::now(), clients.len() as f64);
+    let opening = stream::iter(clients.into_iter().enumerate()).map(|(n, client)| async move {
+        if !bench.is_quick {
+            sleep_until(began + OPENING.mul_f64(n as f64 / count)).await;
+        }
+        open(client).await
+    });
+    let opening = opening.buffer_unordered(AT_ONCE);
     let subscriptions: Vec<Subscription> = opening.try_collect().await?;
     sleep(settling(bench)).await;
     let opened = process.usage()?;
