@@ -54,6 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .type_attribute(".teamwire.v1.Usage", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
         .type_attribute(".teamwire.v1.Work", "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]")
         .extern_path(".teamwire.v1.Reason", "crate::Reason")
+        .codec_path("crate::codec::SmallBuffers")
         .skip_debug(codegen::redact::secret_messages(&pool).iter().map(|message| format!(".{}", message.full_name())))
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

@@ -10,6 +10,7 @@
 //!   see.
 //! - [`permission_rule`]: what a permission rule permits.
 //! - [`duration`]: durations, from their protocol form.
+//! - [`codec`]: how much memory encoding takes.
 //! - [`audit_chain`]: how the entries of the audit log are bound to each other.
 //! - `failpoint`: places at which a test can kill a coordinator or a host.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
@@ -17,6 +18,7 @@
 pub mod address;
 pub mod audit_chain;
 pub mod body;
+pub mod codec;
 pub mod credential;
 pub mod dialect;
 pub mod duration;
