@@ -191,6 +191,10 @@ impl Notifier {
 
     /// Passes on what this coordinator has committed: arrivals to its sessions, and the notifications.
     pub(crate) fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
+        // Renewed leases make nothing due earlier, and no one waits for them.
+        if txn.writes.iter().all(|write| matches!(write, Write::Lease { .. })) {
+            return;
+        }
         let decides_what_is_due = |write: &Write| match write {
             Write::Put { key, .. } => [TeamRecord::KIND, DueNoticesRecord::KIND].contains(&key.kind),
             Write::DropNamespace => true,
