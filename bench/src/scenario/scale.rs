@@ -44,9 +44,6 @@ const AT_ONCE: usize = 64;
 /// The number of callers that send.
 const CALLERS: usize = 64;
 
-/// The pause before anything is observed.
-const SETTLING: Duration = Duration::from_secs(5);
-
 /// The least time to observe: the workers that visit each team take up to a minute to come around.
 const OBSERVED_MIN: Duration = Duration::from_secs(60);
 
@@ -74,6 +71,10 @@ pub(crate) struct Sizes {
     /// How many streams share a connection in scale. The limit is 64.
     #[arg(long, value_name = "N", default_value_t = 4)]
     scale_sharing: usize,
+    /// The seconds that the teams of scale are idle before their cost is measured. Coordinators visit idle teams less and
+    /// less often.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    scale_idle: u64,
 }
 
 /// Runs it.
@@ -87,6 +88,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         scale_members: members,
         scale_streams: Some(bench.sizes.scale_streams.unwrap_or(all).min(all)),
         scale_sharing: bench.sizes.scale_sharing.clamp(1, 64),
+        scale_idle: bench.sizes.scale_idle,
     };
     for _ in 0..bench.runs {
         let mut fleet = Fleet::start(bench, sizes).await?;
@@ -313,7 +315,7 @@ impl Fleet {
 
     /// Observes what it costs while nothing happens.
     async fn rest(&mut self, bench: &Bench, report: &mut Report) -> Result<()> {
-        sleep(SETTLING).await;
+        sleep(Duration::from_secs(self.sizes.scale_idle)).await;
         let calls = self.store_calls().await?;
         let before = self.used().await?;
         let began = Instant::now();
