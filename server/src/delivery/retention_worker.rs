@@ -25,7 +25,10 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let mut visits = Visits::new(interval, interval * IDLE_FACTOR);
     while stop.run_until_cancelled(pause()).await.is_some() {
         let now = Instant::now();
-        visits.learn(coordinator.notifier().take_changes(Worker::Retention), now);
+        // Each team that has changed since the last round is visited in this one.
+        let mut changes = coordinator.notifier().take_changes(Worker::Retention);
+        changes.due_here.extend(changes.teams.drain());
+        visits.learn(changes, now);
         if visits.needs_list(now) {
             // The next round does what fails now.
             let Ok(listed) = coordinator.all_namespaces().await else { continue };
