@@ -6,8 +6,7 @@
 
 use std::{
     collections::HashMap,
-    ptr,
-    sync::{Arc, Weak},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -130,14 +129,13 @@ impl Frames {
         };
         drop(client);
         let calls = Arc::default();
-        let opened = Arc::new(FrameStream { authorization, frames, calls: Arc::clone(&calls) });
-        // The stream ends when its connection is dropped, so this task must keep neither.
-        let (this, stream) = (Arc::downgrade(&self), Arc::downgrade(&opened));
-        self.becomes(State::Open(opened));
+        self.becomes(State::Open(Arc::new(FrameStream { authorization, frames, calls: Arc::clone(&calls) })));
+        // The stream ends when its connection is dropped, so this task must not keep it.
+        let this = Arc::downgrade(&self);
         drop(self);
         let close = || {
             if let Some(this) = this.upgrade() {
-                this.close(&stream);
+                this.close(&calls);
             }
         };
         let status = read(replies, &calls, close).await;
@@ -149,10 +147,10 @@ impl Frames {
         *self.state.lock() = state;
     }
 
-    /// Has no further call use a stream. The connection may have opened another one since.
-    fn close(&self, closed: &Weak<FrameStream>) {
+    /// Has no further call use the stream with these calls. The connection may have opened another one since.
+    fn close(&self, calls: &Arc<Mutex<Calls>>) {
         let mut state = self.state.lock();
-        if matches!(&*state, State::Open(stream) if ptr::eq(Arc::as_ptr(stream), closed.as_ptr())) {
+        if matches!(&*state, State::Open(stream) if Arc::ptr_eq(&stream.calls, calls)) {
             *state = State::None(self.calls_before);
         }
     }
