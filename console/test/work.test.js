@@ -44,7 +44,7 @@ function diffOf(files, lines, last = "the last line") {
 class Runner {
   /** What it answers for each part. A text is a refusal. @type {Record<number, Buffer | string>} */
   parts = {};
-  /** @type {any} */
+  /** A text is a refusal of the summary. @type {any} */
   work = {};
   commit = HEAD;
   /** Grows when the work changes. */
@@ -93,7 +93,8 @@ class Runner {
     if (offset > 0 && version !== `${this.version}`) return refusal("The runner no longer keeps this version.");
     const page = data.subarray(Number(offset), Number(offset) + PAGE);
     return work({
-      work: this.work,
+      // A page may still ask for a part when the summary is refused already.
+      work: typeof this.work === "string" ? WORK : this.work,
       data: page,
       totalBytes: BigInt(data.length),
       version: `${this.version}`,
