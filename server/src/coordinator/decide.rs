@@ -340,7 +340,8 @@ impl<'c> Decision<'c> {
             }
             Ok(Outcome::Refused(failed)) => {
                 coordinator.metrics.conflict(&failed);
-                self.learn(txn, failed).await?;
+                // Boxed, so that the futures of most calls need no room for it.
+                Box::pin(self.learn(txn, failed)).await?;
                 coordinator.metrics.rerun("conflict");
                 Ok(None)
             }

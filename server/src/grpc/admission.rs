@@ -45,7 +45,7 @@ impl Services {
         if self.draining.is_cancelled() {
             return Err(draining().into());
         }
-        let mut who = call.credentials.clone()?;
+        let who = call.credentials.clone()?;
         let gated = call.gated.as_ref();
         if let Some(gated) = gated {
             gated.has_credential();
@@ -57,6 +57,18 @@ impl Services {
         if known.is_some() && matches!(who.credential, Credential::Member { .. }) {
             return Ok((Admitted { who, account: known, call }, request));
         }
+        // Boxed, so that the futures of most calls need no room for it.
+        Ok((Box::pin(self.look_up(call, who, known)).await?, request))
+    }
+
+    /// Looks up the credential of a call, and admits the call.
+    async fn look_up(
+        &self,
+        call: Arc<Call>,
+        mut who: Arc<CallerCredentials>,
+        known: Option<Arc<Account>>,
+    ) -> Result<Admitted, Status> {
+        let gated = call.gated.as_ref();
         let is_new = known.is_none() && gated.is_some_and(|gated| !gated.known().has(&who.hash));
         if let Some(owner) = gated.filter(|_| is_new).and_then(|gated| gated.account()) {
             call.cost.is_of(&owner);
@@ -76,7 +88,7 @@ impl Services {
             Arc::make_mut(&mut who).operator_sign_in = found.operator_sign_in;
         }
         if known.is_some() || !is_current {
-            return Ok((Admitted { who, account: known, call }, request));
+            return Ok(Admitted { who, account: known, call });
         }
         let (account, generation) = self.account_of(&who, found);
         call.cost.is_of(&account);
@@ -87,7 +99,7 @@ impl Services {
             gated.known().put(who.hash, Arc::clone(&account), generation);
         }
         call.cost.pay(&account).await?;
-        Ok((Admitted { who, account: Some(account), call }, request))
+        Ok(Admitted { who, account: Some(account), call })
     }
 
     /// Returns the account of a valid credential, and which of the lives that share it has the credential.
