@@ -62,7 +62,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 /// A store of teamwire, with its setting of fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// A redb file.
+    /// The embedded store. The baselines write a log in its place.
     Embedded,
     /// Redis, which flushes its log before it answers.
     RedisAlways,
@@ -84,7 +84,7 @@ impl Store {
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.append_fsync() {
-            None => f.write_str("redb"),
+            None => f.write_str("embedded"),
             Some(fsync) => write!(f, "Redis {fsync}"),
         }
     }

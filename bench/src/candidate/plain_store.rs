@@ -3,17 +3,21 @@
 //! For each message it writes the body once, the id to each inbox and to the history, and the id under the idempotency
 //! key, which must be unused. All of it is one transaction, as durable as the store is configured.
 
-use std::{sync::Arc, thread};
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc, thread};
 
-use redb::{Database, TableDefinition};
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection, cmd};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::Result;
 
-/// How many transactions may share a commit of redb, as in teamwire.
+/// How many transactions may share a flush of the log, as in teamwire.
 const BATCH_MAX: usize = 512;
+
+/// How large the log is, and how it grows: as teamwire's.
+const LOG_BYTES: u64 = 8 * 1024 * 1024;
+const EXTENSION_BYTES: usize = 64 * 1024;
+const SECTOR_BYTES: usize = 512;
 
 /// KEYS: bodies, ledger, history, inboxes...; ARGV: id, idempotency key, body.
 const SCRIPT: &str = "\
@@ -24,11 +28,6 @@ for inbox = 4, #KEYS do redis.call('XADD', KEYS[inbox], '*', 'd', ARGV[1]) end
 redis.call('XADD', KEYS[3], '*', 'd', ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[1])
 return ARGV[1]";
-
-type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
-const BODIES: Table = TableDefinition::new("bodies");
-const ENTRIES: Table = TableDefinition::new("entries");
-const LEDGER: Table = TableDefinition::new("ledger");
 
 /// A message to write.
 #[derive(Debug)]
@@ -48,8 +47,8 @@ pub(crate) struct Entry {
 pub(crate) enum PlainStore {
     /// Stores nothing.
     Nothing,
-    /// The queue of a thread that writes all queued messages in one commit.
-    Redb(mpsc::Sender<(Entry, oneshot::Sender<()>)>),
+    /// The queue of a thread that writes all queued messages to a log, and flushes it once for them.
+    Log(mpsc::Sender<(Entry, oneshot::Sender<()>)>),
     /// A connection, and the hash of the script.
     Redis(MultiplexedConnection, Arc<str>),
 }
@@ -61,10 +60,10 @@ impl PlainStore {
             return Ok(Self::Nothing);
         }
         if let Some(path) = url.strip_prefix("embedded:") {
-            let database = Database::create(path)?;
+            let mut log = Log::create(path)?;
             let (queue, jobs) = mpsc::channel(1024);
-            thread::spawn(move || write_all(&database, jobs).expect("redb writes"));
-            return Ok(Self::Redb(queue));
+            thread::spawn(move || log.write_all(jobs).expect("the log is written"));
+            return Ok(Self::Log(queue));
         }
         let mut redis = connect(url).await?;
         let script: String = cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query_async(&mut redis).await?;
@@ -75,7 +74,7 @@ impl PlainStore {
     pub(crate) async fn append(&self, entry: Entry) -> Result<()> {
         match self {
             Self::Nothing => Ok(()),
-            Self::Redb(queue) => {
+            Self::Log(queue) => {
                 let (done, stored) = oneshot::channel();
                 queue.send((entry, done)).await?;
                 Ok(stored.await?)
@@ -96,31 +95,59 @@ pub(super) async fn connect(url: &str) -> Result<MultiplexedConnection> {
     Ok(redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-fn write_all(database: &Database, mut jobs: mpsc::Receiver<(Entry, oneshot::Sender<()>)>) -> Result<()> {
-    let (mut batch, mut sequence) = (Vec::with_capacity(BATCH_MAX), 0_u64);
-    while jobs.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
-        let txn = database.begin_write()?;
-        {
-            let (mut bodies, mut entries) = (txn.open_table(BODIES)?, txn.open_table(ENTRIES)?);
-            let mut ledger = txn.open_table(LEDGER)?;
+/// A log, as teamwire's embedded store has one: extended in pieces, so that a flush need not record a new length, and
+/// written from its beginning again when it is full.
+struct Log {
+    file: File,
+    /// Where the next record goes.
+    at: u64,
+    /// How much the file has.
+    extended: u64,
+    /// The ids under the idempotency keys.
+    ledger: HashMap<String, Uuid>,
+}
+
+impl Log {
+    fn create(path: &str) -> Result<Self> {
+        Ok(Self { file: File::create_new(path)?, at: 0, extended: 0, ledger: HashMap::new() })
+    }
+
+    fn write_all(&mut self, mut jobs: mpsc::Receiver<(Entry, oneshot::Sender<()>)>) -> Result<()> {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while jobs.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
+            let mut record = Vec::new();
             for (entry, _) in &batch {
-                let id = entry.id.as_bytes().as_slice();
-                if ledger.insert(entry.key.as_bytes(), id)?.is_some() {
+                if self.ledger.insert(entry.key.clone(), entry.id).is_some() {
                     return Err("an idempotency key was used twice".into());
                 }
-                bodies.insert(id, entry.body.as_slice())?;
-                for stream in entry.inboxes.iter().map(String::as_str).chain(["history"]) {
-                    sequence += 1;
-                    let key = [stream.as_bytes(), &[0], &sequence.to_be_bytes()].concat();
-                    entries.insert(key.as_slice(), id)?;
+                let streams = entry.inboxes.iter().map(String::as_bytes).chain([&b"history"[..]]);
+                for part in [entry.id.as_bytes(), entry.key.as_bytes(), &entry.body].into_iter().chain(streams) {
+                    record.extend_from_slice(&u32::try_from(part.len())?.to_le_bytes());
+                    record.extend_from_slice(part);
                 }
             }
+            record.resize(record.len().next_multiple_of(SECTOR_BYTES), 0);
+            self.append(&record)?;
+            for (_, done) in batch.drain(..) {
+                // The caller may have been cancelled.
+                let _ = done.send(());
+            }
         }
-        txn.commit()?;
-        for (_, done) in batch.drain(..) {
-            // The caller may have been cancelled.
-            let _ = done.send(());
-        }
+        Ok(())
     }
-    Ok(())
+
+    fn append(&mut self, record: &[u8]) -> Result<()> {
+        let bytes = record.len() as u64;
+        if self.at + bytes > LOG_BYTES {
+            self.at = 0;
+        }
+        while self.extended < self.at + bytes {
+            self.file.write_all_at(&[0; EXTENSION_BYTES], self.extended)?;
+            self.extended += EXTENSION_BYTES as u64;
+        }
+        self.file.write_all_at(record, self.at)?;
+        self.file.sync_data()?;
+        self.at += bytes;
+        Ok(())
+    }
 }

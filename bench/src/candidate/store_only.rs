@@ -50,7 +50,7 @@ impl Mail for StoreOnly {
         let (url, inbox) = (self.scratch.url.clone(), inbox_name(inbox));
         Box::pin(async move {
             if !url.starts_with("redis") {
-                return Err("redb has no blocking reads".into());
+                return Err("a log has no blocking reads".into());
             }
             // Its own connection: a blocking read delays all other commands on it.
             let mut redis = connect(&url).await?;
@@ -77,7 +77,7 @@ impl Mail for StoreOnly {
     }
 
     fn cpu(&self) -> Result<Option<Duration>> {
-        // redb runs in this process.
+        // The log is written by this process.
         self.scratch.cpu()
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let shape = Shape { callers: 64, inboxes: 1 };
     let case = format!("{} messages, received and acknowledged by one", bench.backlog);
     let mut candidates = teamwire_and_baselines(bench);
-    // redb has no blocking reads, and the null server never reads back what it stored.
+    // A log has no blocking reads, and the null server never reads back what it stored.
     candidates.retain(|candidate| {
         !matches!(candidate, Candidate::StoreOnly(Store::Embedded) | Candidate::NullServer(Some(_)))
     });

@@ -28,7 +28,7 @@ pub(super) const VIEW: SectionLayout = SectionLayout {
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let shape = Shape { callers: 1, inboxes: 1 };
     let case = format!("{RATE} messages a second, from when a send was due to the subscriber");
-    // redb has no blocking reads.
+    // A log has no blocking reads.
     let mut candidates = teamwire_and_baselines(bench);
     candidates.retain(|candidate| *candidate != Candidate::StoreOnly(Store::Embedded));
     for candidate in turns(bench, &candidates) {
