@@ -51,7 +51,7 @@ const SERVER_PARTS: [(&str, &[&str]); 13] = [
 /// The modules of the crate that runs agents, and what each may name besides itself.
 const AGENTS_PARTS: [(&str, &[&str]); 21] = [
     ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process", "transcript"]),
-    ("installed", &["adapters", "process"]),
+    ("programs", &["config", "process"]),
     (
         "adapters",
         &[
@@ -64,6 +64,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 21] = [
             "line_protocol",
             "mcp",
             "process",
+            "programs",
             "transcript",
             "visible",
         ],
@@ -87,7 +88,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 21] = [
     ("attach", &["process"]),
     ("line_protocol", &["agent_text", "visible"]),
     ("mcp", &["agent_text", "hooks", "line_protocol", "pending_replies", "visible", "work"]),
-    ("host", &["process", "tls_environment", "work"]),
+    ("host", &["process", "programs", "tls_environment", "work"]),
     ("process", &["config", "event", "exit"]),
     ("config", &["agent_text", "event"]),
     ("hooks", &["agent_text", "setup", "visible"]),

@@ -4,11 +4,12 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fmt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
+use serde::Deserialize;
 use teamwire_client::{Client, Retry, TlsOptions};
 use teamwire_proto::v1;
 use tokio::io::AsyncWrite;
@@ -180,13 +181,29 @@ pub enum Mode {
     Exec {
         /// The most messages in a batch. Zero counts as 1.
         batch_messages_max: usize,
+        /// What the program is given.
+        input: BatchInput,
     },
     /// An agent program, which the runner drives over the program's own protocol.
     Agent(AgentProtocol),
 }
 
+/// What a program is given that is started for each batch of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchInput {
+    /// Lines of JSON on its standard input.
+    #[default]
+    Lines,
+    /// A prompt, which says who the program is and what it was sent, on its standard input.
+    PromptOnStdin,
+    /// The same prompt, as its last argument.
+    PromptAsArgument,
+}
+
 /// The protocol of an agent program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AgentProtocol {
     /// Claude Code: its streams of JSON on standard input and output.
@@ -198,14 +215,12 @@ pub enum AgentProtocol {
 }
 
 impl AgentProtocol {
-    /// Returns the protocol of a program that is known by its file's name.
-    pub fn of_program(program: &OsStr) -> Option<Self> {
-        let name = Path::new(program).file_stem()?.to_str()?;
-        match name {
-            "claude" => Some(Self::Claude),
-            "codex" => Some(Self::Codex),
-            "gemini" | "opencode" => Some(Self::Acp),
-            _ => None,
+    /// Returns the word for it: a value of `--via`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Acp => "acp",
         }
     }
 }
@@ -253,7 +268,7 @@ impl Default for Mode {
 impl Mode {
     /// Returns the mode that runs one program for each batch of up to 16 messages.
     pub fn exec() -> Self {
-        Self::Exec { batch_messages_max: 16 }
+        Self::Exec { batch_messages_max: 16, input: BatchInput::Lines }
     }
 
     pub(crate) fn is_exec(self) -> bool {
@@ -263,7 +278,8 @@ impl Mode {
     pub(crate) fn interface(self) -> Interface {
         match self {
             Self::Stdin { .. } => Interface::Lines,
-            Self::Exec { .. } => Interface::Batches,
+            Self::Exec { input: BatchInput::Lines, .. } => Interface::Batches,
+            Self::Exec { .. } => Interface::Prompts,
             Self::Agent(_) => Interface::Tools,
         }
     }

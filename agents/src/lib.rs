@@ -9,8 +9,8 @@
 //! | module | what it does | depends on |
 //! |---|---|---|
 //! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | only modules below |
-//! | [`installed`] | which agent programs are on this machine | `adapters`, `process` |
-//! | `adapters` | drive a program, one module for each [`Mode`] | only modules below |
+//! | [`programs`] | the agent programs that are known by name, and which of them are on this machine | `config`, `process` |
+//! | `adapters` | drive a program, one module for each [`Mode`] | [`programs`], and modules below |
 //! | [`attach`] | hands the session of an agent to a person at a terminal | `process` |
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | only modules below |
 //! | `line_protocol` | the lines that a program reads and writes | [`agent_text`], [`visible`] |
@@ -18,7 +18,7 @@
 //! | `config`, `event`, `exit` | what a runner is given, what it reports, and how it ends | [`agent_text`] |
 //! | `hurry` | how a runner ends without a grace period | |
 //! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `line_protocol`, `pending_replies`, [`agent_text`], [`visible`] |
-//! | [`host`] | starts members on this machine when the lead orders them | `process`, `tls_environment`, [`work`] |
+//! | [`host`] | starts members on this machine when the lead orders them | [`programs`], `process`, `tls_environment`, [`work`] |
 //! | [`work`] | what members change in git repositories | `process` |
 //! | [`transcript`] | what an agent was given, wrote and did, in files | |
 //! | `tls_environment` | the environment variables for TLS | |
@@ -57,11 +57,11 @@ pub mod hooks;
 pub mod host;
 mod hurry;
 mod incarnation;
-pub mod installed;
 mod line_protocol;
 pub mod mcp;
 mod pending_replies;
 mod process;
+pub mod programs;
 mod runner;
 pub mod setup;
 mod tls_environment;
@@ -71,8 +71,8 @@ pub mod work;
 
 pub use self::{
     config::{
-        AckPolicy, AgentOptions, AgentProtocol, Containment, Mode, OnEvent, OnJoined, OnShutdown, Permissions, Restart,
-        RunnerConfig, TOOLS_LOADED_VARIABLE,
+        AckPolicy, AgentOptions, AgentProtocol, BatchInput, Containment, Mode, OnEvent, OnJoined, OnShutdown,
+        Permissions, Restart, RunnerConfig, TOOLS_LOADED_VARIABLE,
     },
     event::RunnerEvent,
     exit::{RunnerExit, exit_code},

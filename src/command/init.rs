@@ -11,10 +11,7 @@ use std::{
 use clap::Args;
 use nix::unistd::{AccessFlags, access};
 use serde_json::json;
-use teamwire_agents::{
-    host::variables_of,
-    installed::{Installed, installed},
-};
+use teamwire_agents::programs::{Installed, installed};
 use teamwire_proto::name::Name;
 
 use super::{
@@ -36,8 +33,8 @@ const AGENTS: [(&str, &str); 2] = [
 
 /// Write a team file for the agent programs on this machine
 ///
-/// Finds Claude Code, Codex, Gemini CLI and opencode, and asks each whether it is signed in. At a terminal, it then asks
-/// for three names: the team's and those of two agents. In a git repository, each agent gets a worktree and a branch, so
+/// Finds the agent programs that `teamwire programs --all` lists, such as Claude Code, Codex, Gemini CLI and opencode, and
+/// asks each whether it is signed in. At a terminal, it then asks for three names: the team's and those of two agents. In a git repository, each agent gets a worktree and a branch, so
 /// that agents do not disturb each other or you. Without any agent program, the team consists of the built-in echo agent,
 /// to try everything else.
 ///
@@ -110,7 +107,7 @@ impl Init {
         let mut agents = Vec::new();
         for (at, (name, prompt)) in AGENTS.into_iter().enumerate() {
             let program = chosen(&programs, at).cloned();
-            let what = program.as_ref().map_or("the echo agent", |program| program.title);
+            let what = program.as_ref().map_or("the echo agent", |found| &found.program.title);
             let name = if asks { ask(&format!("Name of an agent ({what})"), name)? } else { name.to_owned() };
             agents.push(Agent { name, prompt, program });
         }
@@ -144,8 +141,8 @@ impl Init {
                 .iter()
                 .map(|program| {
                     json!({
-                        "command": program.command, "version": program.version, "tried": program.tried,
-                        "signed_in": program.is_signed_in,
+                        "command": program.program.command, "version": program.version,
+                        "tried": program.program.tried, "signed_in": program.is_signed_in,
                     })
                 })
                 .collect();
@@ -190,23 +187,24 @@ fn found(programs: &[Installed]) -> String {
     }
 }
 
-/// Returns the program of an agent: those that are signed in come first, and agents take turns.
+/// Returns the program of an agent: those that were tried come first, and among them those that are signed in. Agents
+/// take turns.
 fn chosen(programs: &[Installed], at: usize) -> Option<&Installed> {
-    let usable: Vec<&Installed> = programs.iter().filter(|program| program.is_signed_in != Some(false)).collect();
-    let usable = if usable.is_empty() { programs.iter().collect() } else { usable };
-    (!usable.is_empty()).then(|| usable[at % usable.len()])
+    let rank = |found: &Installed| (found.program.tried.is_none(), found.is_signed_in == Some(false));
+    let best = programs.iter().map(rank).min()?;
+    let usable: Vec<&Installed> = programs.iter().filter(|found| rank(found) == best).collect();
+    Some(usable[at % usable.len()])
 }
 
 fn profile(agent: &Agent) -> &'static str {
-    agent.program.as_ref().map_or("echo", |program| program.command)
+    agent.program.as_ref().map_or("echo", |found| &found.program.command)
 }
 
 /// Says in one sentence what to do next.
 fn next(file: &str, agents: &[Agent], repository: &Repository) -> String {
     let up = if file == FILE { "`teamwire up`".to_owned() } else { format!("`teamwire up {file}`") };
-    if let Some(program) =
-        agents.iter().filter_map(|agent| agent.program.as_ref()).find(|p| p.is_signed_in == Some(false))
-    {
+    let mut programs = agents.iter().filter_map(|agent| agent.program.as_ref());
+    if let Some(Installed { program, .. }) = programs.find(|found| found.is_signed_in == Some(false)) {
         return format!("sign in to {} with `{}`, and then start the team with {up}.", program.title, program.sign_in);
     }
     if agents.iter().all(|agent| agent.program.is_none()) {
@@ -296,10 +294,10 @@ fn text(team: &str, agents: &[Agent], repository: &Repository) -> String {
         }
         written.push(name);
         text += &format!("\n[hosts.local.profiles.{name}]\n");
-        match agent.program {
+        match &agent.program {
             None => text += "command = [\"teamwire\", \"echo-teammate\"]\nclaim = true\n",
-            Some(_) => {
-                let passed: Vec<String> = variables_of(name).iter().map(|variable| quoted(variable)).collect();
+            Some(found) => {
+                let passed: Vec<String> = found.program.variables.iter().map(|name| quoted(name)).collect();
                 text += &format!("command = [{}]\npass_env = [{}]\n", quoted(name), passed.join(", "));
             }
         }

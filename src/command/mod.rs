@@ -38,6 +38,7 @@ mod open;
 mod operator;
 mod permission;
 mod plan;
+mod programs;
 mod requests;
 mod run;
 mod send;
@@ -211,6 +212,7 @@ enum Command {
     Update(update::Update),
     Mcp(mcp::Mcp),
     Setup(setup::Setup),
+    Programs(programs::Programs),
     Hook(hook::Hook),
     #[command(hide = true)]
     EchoTeammate(echo_teammate::EchoTeammate),
@@ -289,6 +291,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Update(command) => (command.run(), command.output.json),
         Command::Mcp(command) => (command.run(&context).await, false),
         Command::Setup(command) => (command.run(&context), false),
+        Command::Programs(command) => (command.run().await, command.output.json),
         Command::Hook(command) => match command.run(&context).await {
             Ok(code) => return code,
             Err(failure) => (Err(failure), false),

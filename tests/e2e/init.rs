@@ -84,6 +84,31 @@ fn programs_that_are_signed_in_come_first() {
 }
 
 #[test]
+fn the_programs_on_the_machine_are_listed_and_untried_ones_start_with_their_arguments() {
+    const CLINE: (&str, &str) =
+        ("cline", r#"case "$1" in --version) echo 3.0.4 ;; *) echo "got $*" >&2; exit 3 ;; esac"#);
+    let machine = machine(&[CLAUDE, SIGNED_OUT_CODEX, CLINE]);
+    let listed = machine.run(&["programs", "--json"]).succeeds().lines();
+    let commands: Vec<_> = listed.iter().map(|program| program["command"].as_str().unwrap()).collect();
+    assert_eq!(commands, ["claude", "codex", "cline"]);
+    assert_eq!((&listed[2]["version"], &listed[2]["tried"]), (&"3.0.4".into(), &Value::Null));
+    let shown = machine.run(&["programs"]).succeeds().stdout;
+    assert!(shown.contains("To sign in: codex login."), "{shown}");
+    let all = machine.run(&["programs", "--all"]).succeeds().stdout;
+    assert!(all.contains("To install it: npm install --global @github/copilot."), "{all}");
+
+    machine.run(&["init", "--yes", "--name", "acme"]).succeeds();
+    machine.run(&["up"]).succeeds();
+    let tried = machine.run(&["run", "web", "--restart", "never", "--", "cline", "--model", "m"]).exits(3);
+    tried.complains_of("got --acp --model m");
+    let missing = machine.run(&["run", "web", "--", "copilot"]).exits(127);
+    missing
+        .complains_of("There is no program copilot on the PATH")
+        .complains_of("npm install --global @github/copilot");
+    machine.run(&["down"]).succeeds();
+}
+
+#[test]
 fn in_a_repository_each_agent_has_a_worktree() {
     let machine = machine(&[CLAUDE]);
     let app = machine.path().join("my app");

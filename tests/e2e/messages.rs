@@ -202,6 +202,38 @@ fn a_message_that_a_program_keeps_failing_on_is_dead_lettered_and_the_next_one_i
     assert!(first_idle.is_none_or(|idle| dead.is_some_and(|dead| dead < idle)), "{history:?}");
 }
 
+#[test]
+fn a_program_for_one_prompt_needs_no_wrapper() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("bob");
+    for (name, how, script) in
+        [("one", "argument", "echo \"I was asked: $1\""), ("two", "stdin", "echo \"I was asked: $(cat)\"")]
+    {
+        let join_string = world.invite(name);
+        let options = ["--join", &join_string, "--via", "exec", "--prompt-as", how, "--claim"];
+        let worker = world.run_program(name, &options, &["sh", "-c", script, "sh"]);
+        worker.await_log("connected");
+        world.cli("bob", &["send", name, "the color", "-s", "a question"]).succeeds();
+        let is_from = |message: &Value| message["from"] == name;
+        let answer = world.await_inbox("bob", "the answer", is_from)["content"].as_str().unwrap().to_owned();
+        assert!(answer.starts_with(&format!("I was asked: You are {name}, a teammate of team acme.")), "{answer}");
+        assert!(
+            answer
+                .contains("<teammate-message teammate_id=\"bob\" summary=\"a question\">the color</teammate-message>")
+        );
+        world.cli(LEAD, &["task", "create", "Paint it"]).succeeds();
+        let result = eventually("the task is done", || {
+            let tasks = world.cli(LEAD, &["task", "list", "--json"]).succeeds().lines();
+            let done = tasks.into_iter().find(|task| task["owner"] == name && task["status"] == "completed")?;
+            Some(done["result"].as_str().unwrap_or_default().to_owned())
+        });
+        assert!(result.contains("Subject:\nPaint it"), "{result}");
+        world.cli(LEAD, &["shutdown", name, "--wait"]).succeeds();
+    }
+    world.cli(LEAD, &["run", "three", "--prompt-as", "stdin", "--", "cat"]).exits(64);
+}
+
 fn the_lead_gets_a_notice_when_a_member_becomes_idle(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::WILLING).ready();

@@ -29,6 +29,7 @@ mod macos;
 mod network;
 mod nightly;
 mod parts;
+mod programs;
 mod prose;
 mod redis;
 mod ship;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         ["generate"] => generate::run().and_then(|()| docs::generate()),
         ["manifests"] => charts::write(),
         ["released"] => buf::keep_as_released(),
+        ["programs"] => programs::renew(),
         ["fixture"] => fixture::make(),
         ["faults", ref options @ ..] => faults::inject(options),
         ["simulate", ref options @ ..] => faults::simulate(options),

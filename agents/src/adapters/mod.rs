@@ -20,7 +20,7 @@ use crate::{config::Mode, exit::End, incarnation::Incarnation};
 pub(crate) async fn run(mode: Mode, incarnation: &mut Incarnation<'_>) -> End {
     match mode {
         Mode::Stdin { ack } => stdin::run(incarnation, ack).await,
-        Mode::Exec { batch_messages_max } => exec::run(incarnation, batch_messages_max).await,
+        Mode::Exec { batch_messages_max, input } => exec::run(incarnation, batch_messages_max, input).await,
         Mode::Agent(protocol) => agent::run(incarnation, protocol).await,
     }
 }

@@ -57,10 +57,10 @@ pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> Strin
     text
 }
 
-/// Returns a message that a session has delivered, for an agent that answers with tools. From the second delivery on,
-/// the element says which one it is, because the agent may have acted on the message before.
-pub fn delivered_message(message: &v1::Message, delivery_count: u32) -> String {
-    let text = teammate_message(message, AnswerWith::Tool);
+/// Returns a message that a session has delivered. From the second delivery on, the element says which one it is,
+/// because the agent may have acted on the message before.
+pub fn delivered_message(message: &v1::Message, delivery_count: u32, answer_with: AnswerWith) -> String {
+    let text = teammate_message(message, answer_with);
     if delivery_count <= 1 {
         return text;
     }
@@ -164,6 +164,8 @@ pub enum Interface {
     Lines,
     /// It is started for each batch of messages, which it reads as lines of JSON.
     Batches,
+    /// It is started for each batch of messages, which it reads as a prompt.
+    Prompts,
     /// It is an agent program: it reads messages as prompts and has the member's tools.
     Tools,
 }
@@ -182,6 +184,9 @@ pub fn welcome(about: &About<'_>) -> String {
             "You read messages or a task as lines of JSON. What you print answers the last message; a line {send} is sent as \
              a message. When you have processed everything, exit with code 0."
         ),
+        Interface::Prompts => "What you print answers the last message, or is the result of the task. To send another \
+            message, run `teamwire send NAME \"TEXT\"`."
+            .to_owned(),
         Interface::Lines => format!(
             "You read messages as lines of JSON. To send one, print a line {send}. When you have processed a message, print \
              {{\"ack\":\"ID\"}} with its id."

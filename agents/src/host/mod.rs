@@ -40,7 +40,7 @@ pub use self::{
     backend::{Backend, Ended, Found, Order, REASON_BYTES_MAX, StartError, Ticket},
     event::HostEvent,
     processes::Processes,
-    profile::{HostFile, Limits, Permission, Profile, RestartWhen, Via, bounds, variables_of},
+    profile::{HostFile, Limits, Permission, Profile, RestartWhen, Via, bounds},
 };
 
 /// Called with everything that happens. Must return quickly.

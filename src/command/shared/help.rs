@@ -38,7 +38,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "doctor",
         ],
     ),
-    ("To be a member, or to run one", &["run", "join", "leave", "setup", "plan", "permission", "notices", "host"]),
+    (
+        "To be a member, or to run one",
+        &["run", "programs", "join", "leave", "setup", "plan", "permission", "notices", "host"],
+    ),
     ("To choose who you are", &["whoami", "identities", "use"]),
     (
         "To run a coordinator",

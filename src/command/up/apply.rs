@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, future::join_all, stream::FuturesUnordered};
-use teamwire_agents::installed::sign_in_warning;
+use teamwire_agents::programs::sign_in_warning;
 use teamwire_client::{Error, v1};
 use teamwire_proto::{
     Reason,

@@ -27,7 +27,6 @@ mod start;
 mod state;
 mod tool_use;
 mod tools;
-pub(crate) mod tried;
 mod turns;
 mod unsent;
 

@@ -366,7 +366,9 @@ impl Item {
 
     fn text(&self) -> String {
         match self {
-            Self::Message(delivery) => agent_text::delivered_message(&delivery.message, delivery.delivery_count),
+            Self::Message(delivery) => {
+                agent_text::delivered_message(&delivery.message, delivery.delivery_count, AnswerWith::Tool)
+            }
             Self::Task(claim) => agent_text::claim(claim, AnswerWith::Tool),
             Self::First(text) | Self::Reminder(text) => text.clone(),
         }

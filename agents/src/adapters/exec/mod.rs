@@ -1,6 +1,6 @@
 //! Drives one program for each batch of messages and for each task.
 //!
-//! The program reads the messages as lines until its input ends, writes, and exits. Exit code 0 acknowledges the batch:
+//! The program reads the messages as lines until its input ends, or as a prompt, writes, and exits. Exit code 0 acknowledges the batch:
 //! lines of output that are a SendMessage are sent, and the rest, unless it is blank, becomes a reply to the last
 //! message of the batch that came from a member. With any other code the output is passed on and nothing is sent.
 //!
@@ -18,6 +18,7 @@
 //!
 //! Two programs that answer every reply with a reply never stop. Check `in_reply_to` in such a program.
 
+mod given;
 mod output;
 mod pipes;
 
@@ -41,11 +42,10 @@ use self::{
 };
 
 use crate::{
-    config::OnShutdown,
+    config::{BatchInput, OnShutdown},
     event::RunnerEvent,
     exit::{End, Exit, Why},
-    incarnation::{Action, Additions, Incarnation, IncarnationEvent, delay_after, is_urgent},
-    line_protocol::input_lines,
+    incarnation::{Action, Incarnation, IncarnationEvent, delay_after, is_urgent},
 };
 
 /// The longest delay before a retry. The first is 1 s, and each is four times as long as the one before it.
@@ -59,6 +59,7 @@ type Ended = Box<(Why, Option<Exit>)>;
 struct Exec<'a, 'c> {
     incarnation: &'a mut Incarnation<'c>,
     batch_messages_max: usize,
+    input: BatchInput,
     /// How many of the waiting messages go alone, after a batch has failed.
     alone: usize,
     /// How many times in a row the program has failed on the message that it was given last.
@@ -70,10 +71,10 @@ struct Exec<'a, 'c> {
 }
 
 /// Runs programs through one incarnation.
-pub(super) async fn run(incarnation: &mut Incarnation<'_>, batch_messages_max: usize) -> End {
+pub(super) async fn run(incarnation: &mut Incarnation<'_>, batch_messages_max: usize, input: BatchInput) -> End {
     let batch_messages_max = batch_messages_max.max(1);
     let mut exec =
-        Exec { incarnation, batch_messages_max, alone: 0, failures: 0, task_failures: 0, failed_in_a_row: 0 };
+        Exec { incarnation, batch_messages_max, input, alone: 0, failures: 0, task_failures: 0, failed_in_a_row: 0 };
     let ended = loop {
         if let Err(ended) = exec.run_next().await {
             break ended;
@@ -119,6 +120,7 @@ impl Exec<'_, '_> {
         let waiting = self.incarnation.waiting();
         let is_single = self.alone > 0 || waiting.front().is_some_and(|first| is_urgent(first));
         let size = if is_single { 1 } else { self.batch_messages_max };
+        let size = self.input.fitting(waiting.iter().take(size).map(|delivery| &**delivery));
         waiting.drain(..size.min(waiting.len())).collect()
     }
 
@@ -127,7 +129,7 @@ impl Exec<'_, '_> {
         for delivery in &batch {
             self.incarnation.hand_over(delivery);
         }
-        let input = batch.iter().map(|delivery| input_lines::message(delivery).text).collect();
+        let input = batch.iter().map(|delivery| self.input.message(delivery)).collect();
         let (exit, output) = self.run_program(input).await?;
         if !exit.is_success() {
             self.pass_on(output);
@@ -185,7 +187,7 @@ impl Exec<'_, '_> {
                 continue;
             }
             self.incarnation.hand_over(&delivery);
-            let (exit, output) = self.run_program(input_lines::message(&delivery).text).await?;
+            let (exit, output) = self.run_program(self.input.message(&delivery)).await?;
             let said = answer(&delivery.message.request_id, &exit, output);
             self.carry_out(said).await?;
             self.incarnation.processed(&delivery.message.id);
@@ -223,7 +225,7 @@ impl Exec<'_, '_> {
     async fn run_task(&mut self, claim: &v1::Claim) -> Result<(), Ended> {
         let task_id = claim.task.as_ref().map_or(0, |task| task.id);
         // If the incarnation ends here, that gives the task back.
-        let (exit, output) = self.run_program(input_lines::task(claim).text).await?;
+        let (exit, output) = self.run_program(self.input.task(claim)).await?;
         if exit.is_success() {
             let (lines, text) = sort(output);
             let last = Last::Complete(task_id, cut(text.trim_end().to_owned()));
@@ -270,10 +272,9 @@ impl Exec<'_, '_> {
     async fn run_program(&mut self, input: String) -> Result<(Exit, Vec<Vec<u8>>), Ended> {
         let incarnation = &mut *self.incarnation;
         let welcome = incarnation.welcome().await;
-        let mut process = incarnation
-            .start_program(&welcome, Additions::default())
-            .await
-            .map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let (input, additions) = self.input.hand_over(&welcome, input);
+        let mut process =
+            incarnation.start_program(&welcome, additions).await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
         let program = Path::new(incarnation.config.command.first().map_or(OsStr::new(""), OsString::as_os_str));
         let program = program.file_name().unwrap_or_default().display();
         incarnation.activity(format!("started {program}, process {}", process.pid()));

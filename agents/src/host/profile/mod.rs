@@ -8,23 +8,13 @@ use bytesize::ByteSize;
 use serde::Deserialize;
 use teamwire_proto::v1;
 
-use crate::process::find_program;
+use crate::{
+    process::find_program,
+    programs::{KnownProgram, known},
+};
 
 /// How many members a host runs at a time, unless its file or its command line says otherwise.
 const SLOTS_DEFAULT: u32 = 4;
-
-/// The agent programs that a host without a file offers, and the variables that each may read.
-const AGENTS: [(&str, &[&str]); 4] = [
-    ("claude", &["ANTHROPIC_*", "CLAUDE_*"]),
-    ("codex", &["CODEX_*", "OPENAI_*"]),
-    ("gemini", &["GEMINI_*", "GOOGLE_*"]),
-    ("opencode", &["ANTHROPIC_*", "GEMINI_*", "GOOGLE_*", "OPENAI_*", "OPENCODE_*"]),
-];
-
-/// Returns the variables that an agent program may read. Empty if the program is not known.
-pub fn variables_of(program: &str) -> &'static [&'static str] {
-    AGENTS.iter().find(|(known, _)| *known == program).map_or(&[], |(_, variables)| variables)
-}
 
 /// What may run on a host.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -183,8 +173,8 @@ impl HostFile {
 
     /// Returns the settings of a host without a file: a profile for each agent program on the PATH.
     pub fn of_programs_on_path() -> Self {
-        let found = AGENTS.into_iter().filter(|(program, _)| find_program(program.as_ref(), None, None).is_some());
-        let profiles = found.map(|(program, variables)| (program.to_owned(), Profile::of_agent(program, variables)));
+        let found = known().iter().filter(|program| find_program(program.command.as_ref(), None, None).is_some());
+        let profiles = found.map(|program| (program.command.clone(), Profile::of_program(program)));
         Self { profiles: profiles.collect(), ..Self::default() }
     }
 
@@ -210,16 +200,16 @@ impl HostFile {
 }
 
 impl Profile {
-    fn of_agent(program: &str, variables: &[&str]) -> Self {
+    fn of_program(program: &KnownProgram) -> Self {
         Self {
-            command: vec![program.to_owned()],
+            command: vec![program.command.clone()],
             description: String::new(),
             via: None,
             dir: None,
             worktree: None,
             discard_ignored: false,
             env: BTreeMap::new(),
-            pass_env: variables.iter().map(|&name| name.to_owned()).collect(),
+            pass_env: program.variables.clone(),
             permissions: None,
             approver: None,
             claim: false,

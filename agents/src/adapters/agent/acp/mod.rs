@@ -65,6 +65,8 @@ const FOLLOW_UPS_MAX: u32 = 20;
 #[derive(Debug)]
 pub(super) struct Acp {
     setup: Setup,
+    /// What starts the program.
+    command: String,
     program: Program,
     asked: HashMap<i64, Asked>,
     last_id: i64,
@@ -90,6 +92,7 @@ impl Acp {
     pub(super) fn new(command: &str, setup: Setup) -> Self {
         let program = Program::of(command);
         Self {
+            command: command.to_owned(),
             program,
             asked: HashMap::new(),
             last_id: 0,
@@ -304,7 +307,7 @@ impl Acp {
 
 impl Protocol for Acp {
     fn launch(&self) -> Additions {
-        self.program.additions(&self.setup.arguments)
+        self.program.additions(&self.command, &self.setup.arguments)
     }
 
     fn start(&mut self, out: &mut Outbox) {

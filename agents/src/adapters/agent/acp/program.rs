@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1::{SessionModeId, ToolCallUpdate, ToolKind};
 use uuid::Uuid;
 
 use super::super::protocol::Setup;
-use crate::{incarnation::Additions, mcp::TOOLS};
+use crate::{incarnation::Additions, mcp::TOOLS, programs};
 
 /// The name under which a program knows our MCP server.
 pub(super) const SERVER: &str = "teamwire";
@@ -19,7 +19,7 @@ const GEMINI_PLAN: &str = "Requesting plan approval for: ";
 pub(super) enum Program {
     Gemini,
     Opencode,
-    /// The user gives the full command.
+    /// One without such differences.
     Other,
 }
 
@@ -33,16 +33,13 @@ impl Program {
         }
     }
 
-    /// Returns what makes the program speak the protocol.
-    pub(super) fn additions(self, arguments: &[String]) -> Additions {
-        let (before, environment): (&[&str], &[(&str, &str)]) = match self {
-            Self::Gemini if has_any(arguments, &["--acp", "--experimental-acp"]) => (&[], &GEMINI_ENVIRONMENT),
-            Self::Gemini => (&["--acp"], &GEMINI_ENVIRONMENT),
-            Self::Opencode if arguments.first().is_none_or(|first| first != "acp") => (&["acp"], &[]),
-            Self::Opencode | Self::Other => (&[], &[]),
-        };
+    /// Returns what makes the program speak the protocol, if it is known. Otherwise, the user gives the full command.
+    pub(super) fn additions(self, command: &str, arguments: &[String]) -> Additions {
+        let known = programs::find(command.as_ref());
+        let before = known.map_or(&[][..], |known| known.arguments_before(arguments));
+        let variables = known.into_iter().flat_map(|known| &known.environment);
         let mut environment: Vec<(OsString, OsString)> =
-            environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            variables.map(|(name, value)| (name.into(), value.into())).collect();
         // opencode, under whatever name it is started, opens a port. There, any user of the machine could otherwise
         // read its sessions and prompt its agent.
         environment.push((OPENCODE_PASSWORD.into(), Uuid::new_v4().simple().to_string().into()));
@@ -138,11 +135,6 @@ impl Program {
 
 /// The variable with the password of opencode's port.
 const OPENCODE_PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
-
-/// Without the first, Gemini CLI applies no settings of the directory. Without the second, a parent process ignores
-/// SIGTERM.
-const GEMINI_ENVIRONMENT: [(&str, &str); 2] =
-    [("GEMINI_CLI_TRUST_WORKSPACE", "true"), ("GEMINI_CLI_NO_RELAUNCH", "true")];
 
 /// Returns whether one of the flags is given, also as `--flag=value`.
 fn has_any(arguments: &[String], flags: &[&str]) -> bool {

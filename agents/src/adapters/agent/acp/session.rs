@@ -10,13 +10,11 @@ use agent_client_protocol_schema::{
 use serde_json::Value;
 
 use super::{
-    super::{
-        protocol::{Change, Event, Outbox},
-        tried,
-    },
+    super::protocol::{Change, Event, Outbox},
     Acp, Asked,
     program::SERVER,
 };
+use crate::programs;
 
 impl Acp {
     /// Handles the program's capabilities, and asks it for a session.
@@ -35,7 +33,7 @@ impl Acp {
         };
         if let Some(program) = &initialized.agent_info {
             let name = program.title.as_deref().unwrap_or(&program.name);
-            out.note(Change::Version(tried::version(name, &program.version)));
+            out.note(Change::Version(programs::version(&self.command, name, &program.version)));
         }
         let can = initialized.agent_capabilities;
         let (directory, servers) = (self.setup.directory.clone(), self.mcp_servers());

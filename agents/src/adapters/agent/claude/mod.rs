@@ -23,9 +23,9 @@ use super::{
         Change, Decision, Event, Outbox, PermissionRequest, Prompt, PromptId, Protocol, Setup, TurnEnd, Usage, list,
         text, texts,
     },
-    tool_use, tried,
+    tool_use,
 };
-use crate::incarnation::Additions;
+use crate::{incarnation::Additions, programs};
 
 /// The name of our MCP server, as the program prefixes it to the names of tools.
 const OUR_TOOLS: &str = "mcp__teamwire";
@@ -132,7 +132,7 @@ impl Claude {
                     out.tell(Event::Ready { session_id: Some(session_id.to_owned()) });
                     out.changes.extend(line["model"].as_str().map(|model| Change::Model(model.to_owned())));
                     if let Some(version) = line["claude_code_version"].as_str() {
-                        out.note(Change::Version(tried::version("Claude Code", version)));
+                        out.note(Change::Version(programs::version("claude", "Claude Code", version)));
                     }
                     self.check_tools(line, out);
                 }

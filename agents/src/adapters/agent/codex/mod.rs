@@ -28,13 +28,10 @@ use std::{
 use serde_json::{Value, json};
 
 use self::{arguments::Arguments, planning::Planning, requests::Wanted, usage::Counter};
-use super::{
-    protocol::{
-        Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, TurnEnd, text, unreadable_rpc,
-    },
-    tried,
+use super::protocol::{
+    Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, TurnEnd, text, unreadable_rpc,
 };
-use crate::incarnation::Additions;
+use crate::{incarnation::Additions, programs};
 
 /// What a client id begins with. A prompt's number follows.
 const CLIENT_ID: &str = "teamwire-";
@@ -153,7 +150,7 @@ impl Codex {
                 // Such as `teamwire/0.169.0 (Debian 12.0.0; x86_64) …`.
                 let agent = text(initialized, "userAgent").split_once('/');
                 if let Some(version) = agent.and_then(|(_, rest)| rest.split_whitespace().next()) {
-                    out.note(Change::Version(tried::version("Codex", version)));
+                    out.note(Change::Version(programs::version("codex", "Codex", version)));
                 }
                 out.write(json!({ "method": "initialized" }));
                 self.open_thread(self.setup.resume.clone(), out);

@@ -12,57 +12,43 @@ use std::{
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
-use crate::{adapters::agent::tried, process::find_program};
+use super::{KnownProgram, find, known};
+use crate::process::find_program;
 
 /// How long a program may take to answer a question about itself.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-
-/// The programs: the command, what people call it, the arguments that ask whether it is signed in, and how to sign in.
-const PROGRAMS: [(&str, &str, &[&str], &str); 4] = [
-    ("claude", "Claude Code", &["auth", "status"], "claude auth login"),
-    ("codex", "Codex", &["login", "status"], "codex login"),
-    ("gemini", "Gemini CLI", &[], "gemini"),
-    ("opencode", "opencode", &[], "opencode auth login"),
-];
 
 /// The variables with which Gemini CLI needs no sign-in.
 const GEMINI_KEYS: [&str; 3] = ["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"];
 
 /// An agent program that is installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Installed {
-    /// The command that starts it.
-    pub command: &'static str,
-    /// What people call it.
-    pub title: &'static str,
+    /// The program.
+    pub program: &'static KnownProgram,
     /// Its version. `None` if it does not say.
     pub version: Option<String>,
-    /// The version that teamwire is tested with.
-    pub tried: &'static str,
     /// Whether it is signed in. `None` if that is unknown, or if it works without.
     pub is_signed_in: Option<bool>,
-    /// The command that signs in.
-    pub sign_in: &'static str,
 }
 
 impl Installed {
     /// Returns what people call it, its version and, if that is another one, which version was tried.
     pub fn description(&self) -> String {
         match &self.version {
-            Some(version) => tried::version(self.title, version),
-            None => self.title.to_owned(),
+            Some(version) => self.program.version(&self.program.title, version),
+            None => self.program.title.clone(),
         }
     }
 }
 
 /// Finds the agent programs on the PATH, and asks them about themselves.
 pub async fn installed() -> Vec<Installed> {
-    let found = PROGRAMS.into_iter().filter_map(|(command, title, status, sign_in)| {
-        let file = find_program(command.as_ref(), None, None)?;
+    let found = known().iter().filter_map(|program| {
+        let file = find_program(program.command.as_ref(), None, None)?;
         Some(tokio::spawn(async move {
-            let (version, is_signed_in) = tokio::join!(version(&file), is_signed_in(command, &file, status));
-            let tried = tried::of(command).unwrap_or_default();
-            Installed { command, title, version, tried, is_signed_in, sign_in }
+            let (version, is_signed_in) = tokio::join!(version(&file), is_signed_in(&program.command, &file));
+            Installed { program, version, is_signed_in }
         }))
     });
     let mut programs = Vec::new();
@@ -75,13 +61,15 @@ pub async fn installed() -> Vec<Installed> {
 /// Asks an agent program whether it is signed in, if this is one. Returns what a person should know if it is not: a
 /// sentence.
 pub async fn sign_in_warning(program: &OsStr) -> Option<String> {
-    let name = Path::new(program).file_name()?;
-    let (command, title, status, sign_in) = PROGRAMS.into_iter().find(|(command, ..)| name == *command)?;
+    let known = find(program)?;
     let file = find_program(program, None, None)?;
-    let is_not = is_signed_in(command, &file, status).await == Some(false);
+    let is_not = is_signed_in(&known.command, &file).await == Some(false);
     // Some of its configurations need no sign-in, such as a provider with its own key.
     is_not.then(|| {
-        format!("{title} says that it is not signed in, so it may answer no message. To sign in, run `{sign_in}` in a terminal.")
+        format!(
+            "{} says that it is not signed in, so it may answer no message. To sign in, run `{}` in a terminal.",
+            known.title, known.sign_in
+        )
     })
 }
 
@@ -100,14 +88,14 @@ fn version_in(text: &str) -> Option<String> {
     versions.next().map(str::to_owned)
 }
 
-async fn is_signed_in(command: &str, file: &Path, status: &[&str]) -> Option<bool> {
+async fn is_signed_in(command: &str, file: &Path) -> Option<bool> {
     match command {
         "claude" => {
-            let (_, said) = ask(file, status).await?;
+            let (_, said) = ask(file, &["auth", "status"]).await?;
             serde_json::from_str::<Value>(said.trim()).ok()?["loggedIn"].as_bool()
         }
         "codex" => {
-            let (is_success, said) = ask(file, status).await?;
+            let (is_success, said) = ask(file, &["login", "status"]).await?;
             // An older one may not know the question, and another provider than OpenAI has its own key.
             let is_known = is_success || (said.contains("Not logged in") && !has_other_provider());
             is_known.then_some(is_success)
@@ -117,7 +105,7 @@ async fn is_signed_in(command: &str, file: &Path, status: &[&str]) -> Option<boo
             let home = env::var_os("HOME")?;
             Some(has_key || Path::new(&home).join(".gemini/oauth_creds.json").exists())
         }
-        // It has models that need no sign-in.
+        // opencode has models that need no sign-in. The others do not say.
         _ => None,
     }
 }

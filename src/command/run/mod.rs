@@ -1,14 +1,18 @@
 //! `teamwire run`: runs a program as a member of a team.
 
+mod options;
+
 use std::{env, ffi::OsString, fmt::Display, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use teamwire_agents::{
-    AckPolicy, AgentOptions, AgentProtocol, Containment, Mode, OnShutdown, Permissions, Restart, Runner, RunnerConfig,
-    check_program, installed::sign_in_warning,
+    AckPolicy, AgentOptions, AgentProtocol, BatchInput, Containment, Mode, OnShutdown, Permissions, Restart, Runner,
+    RunnerConfig, check_program,
+    programs::{self, KnownProgram, sign_in_warning},
 };
 use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
+use self::options::{Ack, Answer, Containing, Permit, PromptAs, RestartWhen, Via};
 use super::{approver, attach, confirm::Confirm, join::Attributes, join_string, transcript};
 use crate::{
     context::{Caller, ContextArgs, Who, has_ended, identity, is_within_runner, may_rejoin},
@@ -81,8 +85,7 @@ pub(super) struct Run {
     /// The file with the join string
     #[arg(long, value_name = "FILE")]
     join_file: Option<PathBuf>,
-    /// How messages reach the program [default: claude for Claude Code, codex for Codex, acp for Gemini CLI and
-    /// opencode, else stdin]
+    /// How messages reach the program [default: as `teamwire programs --all` says; for other programs, stdin]
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// With an agent program: what to ask it to do first; without a prompt, the agent waits for messages
@@ -109,6 +112,13 @@ pub(super) struct Run {
     /// With --via exec: the maximum number of messages in a batch
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
+    /// With --via exec: give the program a prompt, as an agent program takes it, and not lines of JSON
+    ///
+    /// For agent programs that take one prompt, print an answer, and exit: `teamwire run docs --via exec --prompt-as
+    /// argument -- aider --yes --message`. The prompt says who the program is and what it was sent. What it prints becomes
+    /// the answer, or the result of a task.
+    #[arg(long, value_enum, value_name = "WHERE", requires = "via")]
+    prompt_as: Option<PromptAs>,
     /// Claim the next ready task whenever the program is idle (see `teamwire task`)
     ///
     /// With --via stdin, the program receives the task as a line and answers {"complete": ID} when it is done. With
@@ -155,81 +165,22 @@ pub(super) struct Run {
     /// Run a built-in program instead of COMMAND, to try things out
     ///
     /// It answers each message with what it got, completes each task that it is given, approves its shutdown, and ends.
-    #[arg(long, conflicts_with_all = ["command", "via", "ack", "batch"])]
+    #[arg(long, conflicts_with_all = ["command", "via", "ack", "batch", "prompt_as"])]
     echo: bool,
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "echo", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Via {
-    /// Write each message as a line of JSON to the program's standard input
-    Stdin,
-    /// Start the program for each batch of messages
-    Exec,
-    /// Drive Claude Code (`claude`): it gets messages as prompts, and the member's tools over MCP
-    Claude,
-    /// Drive Codex (`codex app-server`): it gets messages as prompts, and the member's tools over Codex's own protocol
-    Codex,
-    /// Drive Gemini CLI (`gemini`), opencode (`opencode`) or any command that speaks the Agent Client Protocol: it gets
-    /// messages as prompts, and the member's tools over MCP
-    Acp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Permit {
-    /// The lead, or the member that --approver names. A person answers with `teamwire approve` or `teamwire reject`,
-    /// and an agent with SendMessage
-    Ask,
-    /// Permit everything
-    Allow,
-    /// Reject everything that the program asks permission for
-    Deny,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Ack {
-    /// The program acknowledges the message, or replies to it and says so with `in_reply_to`
-    Reply,
-    /// The runner wrote the message to the program's standard input
-    Written,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Answer {
-    /// Ask the program
-    Ask,
-    /// Approve without asking the program
-    Approve,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Containing {
-    /// In a cgroup if the runner may create one, else as with `watchdog`
-    Auto,
-    /// In a cgroup (Linux 5.14 or later), which no descendant can leave by detaching itself; fail if the runner cannot
-    /// create one
-    Cgroup,
-    /// Recognize descendants by parent, process group and environment
-    Watchdog,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum RestartWhen {
-    /// Never
-    Never,
-    /// After a failure
-    OnFailure,
-    /// Whenever it has ended, unless the member was asked to shut down
-    Always,
-}
-
 impl Run {
     pub(super) async fn run(self, context: &ContextArgs) -> u8 {
         // Before it needs an invitation.
-        if let Err(exit) = self.command.first().map_or(Ok(()), |program| check_program(program, None, None)) {
-            Failure::with_code(exit.code, exit.detail).print(false);
+        if let Some(program) = self.command.first()
+            && let Err(exit) = check_program(program, None, None)
+        {
+            let install = programs::find(program).and_then(KnownProgram::install_command);
+            let install = install.map(|command| format!(" To install it: {command}")).unwrap_or_default();
+            Failure::with_code(exit.code, format!("{}{install}", exit.detail)).print(false);
             return exit.code;
         }
         match self.run_member(context).await {
@@ -270,6 +221,9 @@ impl Run {
 
     /// Refuses a prompt for a program that reads no prompts.
     fn check_prompt(&self, name: &str) -> Result<(), Failure> {
+        if self.prompt_as.is_some() && self.via != Some(Via::Exec) {
+            return Err(Failure::usage("--prompt-as is for programs that are started for each batch: add --via exec."));
+        }
         if self.prompt.is_empty() || matches!(self.mode(), Mode::Agent(_)) {
             return Ok(());
         }
@@ -346,11 +300,18 @@ impl Run {
         match self.via {
             // --ack is for programs that read lines.
             None if self.ack == Ack::Reply => {
-                let known = self.command.first().and_then(|program| AgentProtocol::of_program(program));
-                known.map_or(Mode::Stdin { ack }, Mode::Agent)
+                let known = self.command.first().and_then(|program| programs::find(program));
+                known.map_or(Mode::Stdin { ack }, |known| Mode::Agent(known.via))
             }
             None | Some(Via::Stdin) => Mode::Stdin { ack },
-            Some(Via::Exec) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
+            Some(Via::Exec) => Mode::Exec {
+                batch_messages_max: usize::from(self.batch),
+                input: match self.prompt_as {
+                    None => BatchInput::Lines,
+                    Some(PromptAs::Stdin) => BatchInput::PromptOnStdin,
+                    Some(PromptAs::Argument) => BatchInput::PromptAsArgument,
+                },
+            },
             Some(Via::Claude) => Mode::Agent(AgentProtocol::Claude),
             Some(Via::Codex) => Mode::Agent(AgentProtocol::Codex),
             Some(Via::Acp) => Mode::Agent(AgentProtocol::Acp),
