@@ -97,7 +97,9 @@ fn the_programs_on_the_machine_are_listed_and_untried_ones_start_with_their_argu
     let all = machine.run(&["programs", "--all"]).succeeds().stdout;
     assert!(all.contains("To install it: npm install --global @github/copilot."), "{all}");
 
-    machine.run(&["init", "--yes", "--name", "acme"]).succeeds();
+    let team = "name = \"acme\"\n[[members]]\nname = \"backend\"\nprofile = \"echo\"\n\
+                [hosts.local.profiles.echo]\ncommand = [\"teamwire\", \"echo-teammate\"]\n";
+    fs::write(machine.path().join("team.toml"), team).unwrap();
     machine.run(&["up"]).succeeds();
     let tried = machine.run(&["run", "web", "--restart", "never", "--", "cline", "--model", "m"]).exits(3);
     tried.complains_of("got --acp --model m");
