@@ -9,6 +9,7 @@ mod installed;
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsStr,
+    iter,
     path::Path,
     sync::LazyLock,
 };
@@ -133,15 +134,11 @@ impl KnownProgram {
     /// Returns the arguments that come before those that a user gives. None if the user gives them.
     pub(crate) fn arguments_before(&self, given: &[String]) -> &[String] {
         let Some(first) = self.arguments.first() else { return &[] };
-        let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
-        let mut given = given.iter();
         let is_given = if first.starts_with('-') {
-            given.any(|argument| {
-                let argument = name(argument);
-                argument == name(first) || self.same_as.contains(&argument)
-            })
+            let others = self.same_as.iter().map(String::as_str);
+            has_any(given, &iter::once(flag_of(first)).chain(others).collect::<Vec<_>>())
         } else {
-            given.next() == Some(first)
+            given.first() == Some(first)
         };
         if is_given { &[] } else { &self.arguments }
     }
@@ -165,6 +162,16 @@ impl KnownProgram {
             Some(_) => format!("{name} {version}"),
         }
     }
+}
+
+/// Returns whether one of the flags is given, also as `--flag=value`.
+pub(crate) fn has_any(arguments: &[String], flags: &[&str]) -> bool {
+    arguments.iter().any(|argument| flags.contains(&flag_of(argument)))
+}
+
+/// Returns an argument without the value that follows its flag.
+fn flag_of(argument: &str) -> &str {
+    argument.split('=').next().unwrap_or_default()
 }
 
 /// Returns a program's name and version and, if teamwire knows the program, how that version compares with the one that

@@ -69,7 +69,7 @@ impl Program {
     /// Returns what the person who runs the program should know about its arguments.
     pub(super) fn warnings(self, setup: &Setup) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self == Self::Gemini && !has_any(&setup.arguments, &["-m", "--model"]) {
+        if self == Self::Gemini && !programs::has_any(&setup.arguments, &["-m", "--model"]) {
             warnings.push(
                 "Gemini CLI chooses a model for each turn, which costs a request. To choose one, add `-m MODEL` after \
                  `gemini`."
@@ -135,8 +135,3 @@ impl Program {
 
 /// The variable with the password of opencode's port.
 const OPENCODE_PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
-
-/// Returns whether one of the flags is given, also as `--flag=value`.
-fn has_any(arguments: &[String], flags: &[&str]) -> bool {
-    arguments.iter().any(|argument| flags.contains(&argument.split('=').next().unwrap_or_default()))
-}
