@@ -117,7 +117,7 @@ pub(super) struct Run {
     /// For agent programs that take one prompt, print an answer, and exit: `teamwire run docs --via exec --prompt-as
     /// argument -- aider --yes --message`. The prompt says who the program is and what it was sent. What it prints becomes
     /// the answer, or the result of a task.
-    #[arg(long, value_enum, value_name = "WHERE", requires = "via")]
+    #[arg(long, value_enum, value_name = "WHERE")]
     prompt_as: Option<PromptAs>,
     /// Claim the next ready task whenever the program is idle (see `teamwire task`)
     ///
