@@ -177,7 +177,10 @@ fn flag_of(argument: &str) -> &str {
 /// Returns a program's name and version and, if teamwire knows the program, how that version compares with the one that
 /// was tried. `command`: what starts it.
 pub(crate) fn version(command: &str, name: &str, version: &str) -> String {
-    match find(command.as_ref()) {
+    // Under another file name, a program is known by what it calls itself, if it was tried.
+    let small = name.to_ascii_lowercase();
+    let is_named = |known: &&KnownProgram| known.tried.is_some() && small.contains(&known.command);
+    match find(command.as_ref()).or_else(|| known().iter().find(is_named)) {
         Some(known) => known.version(name, version),
         None => format!("{name} {}", version.trim_start_matches('v')),
     }
@@ -242,6 +245,10 @@ mod tests {
         assert_eq!(version("claude", "Claude Code", tried), format!("Claude Code {tried}"));
         assert_eq!(version("claude", "Claude Code", "2.1.197"), format!("Claude Code 2.1.197 (tried: {tried})"));
         assert_eq!(version("devin", "Devin", "v3"), "Devin 3 (not tried)");
+        assert_eq!(
+            version("wrapper", "OpenCode", "v1"),
+            format!("OpenCode 1 (tried: {})", of("opencode").tried.as_ref().expect("tried"))
+        );
         assert_eq!(version("other", "other", "7"), "other 7");
     }
 
