@@ -29,11 +29,13 @@ Scenarios:
             JetStream, RabbitMQ and JSON files
   python    64 concurrent sends with the Python client, compared with AutoGen's gRPC runtime and
             AGNTCY SLIM
+  floors    what acknowledgements cost: with 100 inboxes, with 998 subscribers of a broadcast, and in
+            a backlog, beside baselines that store acknowledgements
   joins     joins of one team, broadcasts to it and sends in it, as its roster grows to 1,000
   scale     what teams, members, idle streams and messages cost with several coordinators on a
             Redis Cluster
 
-By default all but the last two run. Each run of each candidate starts new processes with an empty store, after a wait \
+By default all but the last three run. Each run of each candidate starts new processes with an empty store, after a wait \
 until other programs leave the machine alone. Tables show the median of the runs, the minimum and the \
 maximum; a ratio compares adjacent runs. The coordinator's rates and the limits of inboxes, teams and \
 connections are raised, because they exist to prevent such load. Everything else has its default, so \
@@ -68,7 +70,7 @@ const SECONDS_AT_LOW_RATES: f64 = 3.0;
 #[derive(Debug, Parser)]
 #[command(name = "teamwire-bench", after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// The scenarios to run. [default: all but joins and scale]
+    /// The scenarios to run. [default: all but floors, joins and scale]
     #[arg(value_enum)]
     pub(crate) scenarios: Vec<Scenario>,
     /// The stores to measure with; "redis" means both of its fsync settings.

@@ -114,8 +114,9 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let done = match &arguments[..] {
         // The null server runs in its own process.
-        [mode, store] if mode == "null-server" => {
-            runtime().and_then(|runtime| runtime.block_on(candidate::null_server::serve(store)))
+        [mode, store, acks] if mode == "null-server" => {
+            let stores_acks = acks == candidate::null_server::STORES_ACKS;
+            runtime().and_then(|runtime| runtime.block_on(candidate::null_server::serve(store, stores_acks)))
         }
         _ => start(Cli::parse()),
     };

@@ -57,10 +57,15 @@ impl Team {
     }
 
     /// Creates a team at a new null server.
-    pub(crate) async fn of_null_server(bench: &Bench, store: Option<Store>, shape: Shape) -> Result<Self> {
+    pub(crate) async fn of_null_server(
+        bench: &Bench,
+        store: Option<Store>,
+        stores_acks: bool,
+        shape: Shape,
+    ) -> Result<Self> {
         let scratch = Scratch::prepare(&bench.directory, store).await?;
         let url = if store.is_some() { &*scratch.url } else { "" };
-        let (server, address) = start_null_server(scratch.directory(), url).await?;
+        let (server, address) = start_null_server(scratch.directory(), url, stores_acks).await?;
         let member = |name: String| Ok(Client::connect(&address)?.with_credential(&name)?.with_team(TEAM));
         Ok(Self {
             senders: (0..shape.connections()).map(|at| member(format!("sender-{at}"))).collect::<Result<_>>()?,
@@ -73,9 +78,9 @@ impl Team {
 }
 
 /// Starts a null server on the store of a URL, or on none if it is empty. Returns it with its address.
-pub(crate) async fn start_null_server(directory: &Path, store: &str) -> Result<(Process, String)> {
+pub(crate) async fn start_null_server(directory: &Path, store: &str, stores_acks: bool) -> Result<(Process, String)> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["null-server", store]);
+    command.args(["null-server", store, if stores_acks { null_server::STORES_ACKS } else { "" }]);
     let mut server = Process::start(command, directory, "null-server")?;
     let said = server.await_line(null_server::LISTENS).await?;
     let port = said.rsplit(' ').next().unwrap_or_default();

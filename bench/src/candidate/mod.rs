@@ -30,8 +30,12 @@ pub(crate) enum Candidate {
     TeamwireCalls(Store),
     /// [`null_server`] with a store or without, through the same client.
     NullServer(Option<Store>),
+    /// The same, which also stores acknowledgements.
+    NullServerWithAcks(Store),
     /// [`store_only`], without a server.
     StoreOnly(Store),
+    /// The same, which also writes a receipt for each message.
+    StoreOnlyWithReceipts(Store),
     /// NATS `JetStream`. `true` if it flushes every write before it replies.
     Nats(bool),
     /// `RabbitMQ` with durable queues. If `true`, with quorum queues, which flush before they confirm.
@@ -83,7 +87,9 @@ impl fmt::Display for Candidate {
             Self::TeamwireCalls(store) => write!(f, "teamwire with calls, {store}"),
             Self::NullServer(None) => f.write_str("null server, no store"),
             Self::NullServer(Some(store)) => write!(f, "null server, {store}"),
+            Self::NullServerWithAcks(store) => write!(f, "null server that stores acks, {store}"),
             Self::StoreOnly(store) => write!(f, "store only, {store}"),
+            Self::StoreOnlyWithReceipts(store) => write!(f, "store only with receipts, {store}"),
             Self::Nats(true) => f.write_str("NATS JetStream, sync always"),
             Self::Nats(false) => f.write_str("NATS JetStream, default sync"),
             Self::Rabbit(true) => f.write_str("RabbitMQ, quorum queues"),
@@ -108,6 +114,12 @@ impl Candidate {
                 "written, on disk within 1 s; dedupe, history"
             }
             Self::NullServer(Some(_)) | Self::StoreOnly(_) => "on disk (fsync); dedupe, history",
+            Self::NullServerWithAcks(Store::RedisEverysec) | Self::StoreOnlyWithReceipts(Store::RedisEverysec) => {
+                "written, on disk within 1 s; dedupe, history, receipts"
+            }
+            Self::NullServerWithAcks(_) | Self::StoreOnlyWithReceipts(_) => {
+                "on disk (fsync); dedupe, history, receipts"
+            }
             Self::Nats(true) => "on disk (fsync); dedupe for 2 min, order, history",
             Self::Nats(false) => "written, on disk within 2 min; dedupe for 2 min, order, history",
             Self::Rabbit(true) => "on disk (fsync); order",
@@ -122,9 +134,14 @@ impl Candidate {
         Ok(match self {
             Self::Teamwire(store) => Arc::new(grpc::Team::of_teamwire(bench, store, shape).await?),
             Self::TeamwireCalls(store) => Arc::new(grpc::Team::after_calls(u32::MAX, bench, store, shape).await?),
-            Self::NullServer(store) => Arc::new(grpc::Team::of_null_server(bench, store, shape).await?),
-            Self::StoreOnly(store) => {
-                Arc::new(store_only::StoreOnly::open(Scratch::prepare(below, Some(store)).await?, shape).await?)
+            Self::NullServer(store) => Arc::new(grpc::Team::of_null_server(bench, store, false, shape).await?),
+            Self::NullServerWithAcks(store) => {
+                Arc::new(grpc::Team::of_null_server(bench, Some(store), true, shape).await?)
+            }
+            Self::StoreOnly(store) | Self::StoreOnlyWithReceipts(store) => {
+                let scratch = Scratch::prepare(below, Some(store)).await?;
+                let with_receipts = matches!(self, Self::StoreOnlyWithReceipts(_));
+                Arc::new(store_only::StoreOnly::open(scratch, with_receipts, shape).await?)
             }
             Self::Nats(sync_always) => Arc::new(nats::Nats::open(below, sync_always, shape).await?),
             Self::Rabbit(quorum) => Arc::new(rabbit::Rabbit::open(below, quorum, shape).await?),

@@ -1,6 +1,7 @@
 //! A gRPC server in its own process that speaks teamwire's protocol without its rules.
 //!
 //! It accepts every message unchecked, stores it in a [`PlainStore`] or not at all, and hands it to the open streams.
+//! It stores acknowledgements only if asked to.
 //! It has teamwire's allocator and settings of memory, and sends as many heartbeats and pings. So it costs what any
 //! server with these messages on these libraries must cost.
 
@@ -34,9 +35,12 @@ use uuid::Uuid;
 
 use super::{
     payload::message,
-    plain_store::{Entry, PlainStore},
+    plain_store::{Entry, PlainStore, Write},
 };
 use crate::Result;
+
+/// Its second argument if it stores acknowledgements.
+pub(crate) const STORES_ACKS: &str = "acks";
 
 /// What it prints before its port.
 pub(crate) const LISTENS: &str = "listens on port ";
@@ -48,10 +52,10 @@ const PINGS: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves until it is killed, on the store of a URL. An empty URL stores nothing.
-pub(crate) async fn serve(store: &str) -> Result<()> {
+pub(crate) async fn serve(store: &str, stores_acks: bool) -> Result<()> {
     // As `teamwire serve` does. A kernel without huge pages has none to turn off.
     let _ = prctl::set_thp_disable(true);
-    let server = NullServer { store: PlainStore::open(store).await?, inboxes: Arc::default() };
+    let server = NullServer { store: PlainStore::open(store).await?, stores_acks, inboxes: Arc::default() };
     let socket = TcpSocket::new_v4()?;
     socket.bind("127.0.0.1:0".parse()?)?;
     // A long backlog: all subscribers connect at once.
@@ -93,6 +97,7 @@ impl Inbox {
 
 struct NullServer {
     store: PlainStore,
+    stores_acks: bool,
     inboxes: Arc<Mutex<HashMap<String, Inbox>>>,
 }
 
@@ -112,7 +117,7 @@ impl MessageService for NullServer {
         if !matches!(self.store, PlainStore::Nothing) {
             let body = message.encode_to_vec();
             let entry = Entry { id, key: request.idempotency_key, inboxes: inboxes.clone(), body };
-            self.store.append(entry).await.map_err(|error| Status::internal(error.to_string()))?;
+            self.store.append(Write::Message(entry)).await.map_err(|error| Status::internal(error.to_string()))?;
         }
         let sent_at = message.sent_at;
         {
@@ -156,7 +161,13 @@ impl MessageService for NullServer {
     }
 
     async fn ack(&self, request: Request<v1::AckRequest>) -> std::result::Result<Response<v1::AckResponse>, Status> {
-        let acked = u32::try_from(request.into_inner().message_ids.len()).unwrap_or(u32::MAX);
+        let inbox = caller(&request);
+        let ids = request.into_inner().message_ids;
+        let acked = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        if self.stores_acks {
+            let acks = Write::Acks { inbox, ids };
+            self.store.append(acks).await.map_err(|error| Status::internal(error.to_string()))?;
+        }
         Ok(Response::new(v1::AckResponse { acked }))
     }
 

@@ -1,7 +1,8 @@
 //! A store that makes the same writes as a send of teamwire, and applies no rules.
 //!
 //! For each message it writes the body once, the id to each inbox and to the history, and the id under the idempotency
-//! key, which must be unused. All of it is one transaction, as durable as the store is configured.
+//! key, which must be unused. All of it is one transaction, as durable as the store is configured. An acknowledgement
+//! removes messages from an inbox and writes a receipt for each, in one transaction, too.
 
 use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc, thread};
 
@@ -29,6 +30,22 @@ redis.call('XADD', KEYS[3], '*', 'd', ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[1])
 return ARGV[1]";
 
+/// KEYS: inbox, receipts; ARGV: ids of the oldest messages in the inbox.
+const ACK_SCRIPT: &str = "\
+redis.call('XTRIM', KEYS[1], 'MAXLEN', math.max(redis.call('XLEN', KEYS[1]) - #ARGV, 0))
+for _, id in ipairs(ARGV) do redis.call('HSET', KEYS[2], id, '1') end";
+
+/// A transaction.
+#[derive(Debug)]
+pub(crate) enum Write {
+    Message(Entry),
+    /// The oldest messages of an inbox are acknowledged.
+    Acks {
+        inbox: String,
+        ids: Vec<String>,
+    },
+}
+
 /// A message to write.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -47,10 +64,10 @@ pub(crate) struct Entry {
 pub(crate) enum PlainStore {
     /// Stores nothing.
     Nothing,
-    /// The queue of a thread that writes all queued messages to a log, and flushes it once for them.
-    Log(mpsc::Sender<(Entry, oneshot::Sender<()>)>),
-    /// A connection, and the hash of the script.
-    Redis(MultiplexedConnection, Arc<str>),
+    /// The queue of a thread that writes all queued transactions to a log, and flushes it once for them.
+    Log(mpsc::Sender<(Write, oneshot::Sender<()>)>),
+    /// A connection, and the hashes of the scripts for a message and for acknowledgements.
+    Redis(MultiplexedConnection, Arc<[String; 2]>),
 }
 
 impl PlainStore {
@@ -66,23 +83,33 @@ impl PlainStore {
             return Ok(Self::Log(queue));
         }
         let mut redis = connect(url).await?;
-        let script: String = cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query_async(&mut redis).await?;
-        Ok(Self::Redis(redis, script.into()))
+        let mut scripts = [SCRIPT.to_owned(), ACK_SCRIPT.to_owned()];
+        for script in &mut scripts {
+            *script = cmd("SCRIPT").arg("LOAD").arg(&*script).query_async(&mut redis).await?;
+        }
+        Ok(Self::Redis(redis, scripts.into()))
     }
 
-    /// Writes a message, and returns when it is stored.
-    pub(crate) async fn append(&self, entry: Entry) -> Result<()> {
+    /// Writes a transaction, and returns when it is stored.
+    pub(crate) async fn append(&self, write: Write) -> Result<()> {
         match self {
             Self::Nothing => Ok(()),
             Self::Log(queue) => {
                 let (done, stored) = oneshot::channel();
-                queue.send((entry, done)).await?;
+                queue.send((write, done)).await?;
                 Ok(stored.await?)
             }
-            Self::Redis(redis, script) => {
+            Self::Redis(redis, scripts) => {
                 let mut call = cmd("EVALSHA");
-                call.arg(&**script).arg(3 + entry.inboxes.len()).arg("bodies").arg("ledger").arg("history");
-                call.arg(&entry.inboxes).arg(entry.id.to_string()).arg(&entry.key).arg(&entry.body);
+                match write {
+                    Write::Message(entry) => {
+                        call.arg(&scripts[0]).arg(3 + entry.inboxes.len()).arg("bodies").arg("ledger").arg("history");
+                        call.arg(&entry.inboxes).arg(entry.id.to_string()).arg(&entry.key).arg(&entry.body);
+                    }
+                    Write::Acks { inbox, ids } => {
+                        call.arg(&scripts[1]).arg(2).arg(inbox).arg("receipts").arg(ids);
+                    }
+                }
                 Ok(call.exec_async(&mut redis.clone()).await?)
             }
         }
@@ -112,16 +139,22 @@ impl Log {
         Ok(Self { file: File::create_new(path)?, at: 0, extended: 0, ledger: HashMap::new() })
     }
 
-    fn write_all(&mut self, mut jobs: mpsc::Receiver<(Entry, oneshot::Sender<()>)>) -> Result<()> {
+    fn write_all(&mut self, mut jobs: mpsc::Receiver<(Write, oneshot::Sender<()>)>) -> Result<()> {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while jobs.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
             let mut record = Vec::new();
-            for (entry, _) in &batch {
-                if self.ledger.insert(entry.key.clone(), entry.id).is_some() {
-                    return Err("an idempotency key was used twice".into());
-                }
-                let streams = entry.inboxes.iter().map(String::as_bytes).chain([&b"history"[..]]);
-                for part in [entry.id.as_bytes(), entry.key.as_bytes(), &entry.body].into_iter().chain(streams) {
+            for (write, _) in &batch {
+                let parts: Vec<&[u8]> = match write {
+                    Write::Message(entry) => {
+                        if self.ledger.insert(entry.key.clone(), entry.id).is_some() {
+                            return Err("an idempotency key was used twice".into());
+                        }
+                        let streams = entry.inboxes.iter().map(String::as_bytes).chain([&b"history"[..]]);
+                        [entry.id.as_bytes(), entry.key.as_bytes(), &entry.body].into_iter().chain(streams).collect()
+                    }
+                    Write::Acks { inbox, ids } => [inbox].into_iter().chain(ids).map(String::as_bytes).collect(),
+                };
+                for part in parts {
                     record.extend_from_slice(&u32::try_from(part.len())?.to_le_bytes());
                     record.extend_from_slice(part);
                 }

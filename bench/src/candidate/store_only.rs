@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     Mail, Shape, inbox_name, payload,
-    plain_store::{Entry, PlainStore, connect},
+    plain_store::{Entry, PlainStore, Write, connect},
 };
 use crate::{Result, measure::Arrivals, process::Scratch};
 
@@ -19,12 +19,13 @@ const READ_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct StoreOnly {
     store: PlainStore,
+    with_receipts: bool,
     scratch: Scratch,
 }
 
 impl StoreOnly {
     /// Opens one. In Redis it creates a consumer group per inbox.
-    pub(crate) async fn open(scratch: Scratch, shape: Shape) -> Result<Self> {
+    pub(crate) async fn open(scratch: Scratch, with_receipts: bool, shape: Shape) -> Result<Self> {
         let store = PlainStore::open(&scratch.url).await?;
         if let PlainStore::Redis(redis, _) = &store {
             for inbox in 0..shape.inboxes {
@@ -33,7 +34,7 @@ impl StoreOnly {
                 create.exec_async(&mut redis.clone()).await?;
             }
         }
-        Ok(Self { store, scratch })
+        Ok(Self { store, with_receipts, scratch })
     }
 }
 
@@ -43,11 +44,11 @@ impl Mail for StoreOnly {
         let (inbox, key) = (inbox_name(inbox), Uuid::now_v7().to_string());
         let (id, body) = payload::compose(&inbox, content);
         let inboxes = vec![inbox];
-        self.store.append(Entry { id, key, inboxes, body }).await
+        self.store.append(Write::Message(Entry { id, key, inboxes, body })).await
     }
 
     fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>> {
-        let (url, inbox) = (self.scratch.url.clone(), inbox_name(inbox));
+        let (url, inbox, with_receipts) = (self.scratch.url.clone(), inbox_name(inbox), self.with_receipts);
         Box::pin(async move {
             if !url.starts_with("redis") {
                 return Err("a log has no blocking reads".into());
@@ -69,6 +70,14 @@ impl Mail for StoreOnly {
                 let mut done = pipe();
                 done.atomic().cmd("XACK").arg(&inbox).arg("readers").arg(&places).ignore();
                 done.cmd("XDEL").arg(&inbox).arg(&places).ignore();
+                if with_receipts {
+                    let mut receipts = cmd("HSET");
+                    receipts.arg("receipts");
+                    for id in &ids {
+                        receipts.arg(id).arg(1);
+                    }
+                    done.add_command(receipts).ignore();
+                }
                 done.exec_async(&mut redis).await?;
                 taken += bodies.len() as u64;
             }

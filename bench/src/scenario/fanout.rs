@@ -19,7 +19,7 @@ use crate::{
         grpc::{Team, receive},
     },
     measure::{Arrivals, stamped},
-    report::Report,
+    report::{Figure, Report},
     section::SectionLayout,
 };
 
@@ -60,32 +60,39 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         candidates.extend([Candidate::NullServer(Some(*store)), Candidate::Teamwire(*store)]);
     }
     for members in MEMBERS.into_iter().filter(|members| !bench.is_quick || *members == MEMBERS[0]) {
-        let shape = Shape { callers: 1, inboxes: members };
         for candidate in turns(bench, &candidates) {
-            bench.quiet.wait().await?;
-            let team = match candidate {
-                Candidate::Teamwire(store) => Team::of_teamwire(bench, store, shape).await?,
-                Candidate::NullServer(store) => Team::of_null_server(bench, store, shape).await?,
-                _ => continue,
-            };
-            let Times { all, first, confirmed, opening, losses } =
-                broadcast(&team, if bench.is_quick { QUICK } else { BROADCASTS }).await?;
-            report.add(
-                &format!("{members} subscribers"),
-                row(candidate),
-                &[
-                    ("call to last ms", all),
-                    ("first to last ms", all - first),
-                    ("call to first ms", first),
-                    ("call to OK ms", confirmed),
-                    ("deliveries/s", members as f64 * 1e3 / all),
-                    ("s until all connected", opening),
-                    ("sessions lost", losses as f64),
-                ],
-            );
+            report.add(&case(members), row(candidate), &to_subscribers(bench, candidate, members).await?);
         }
     }
     Ok(())
+}
+
+/// Names the case of a number of subscribers.
+pub(super) fn case(members: usize) -> String {
+    format!("{members} subscribers")
+}
+
+/// Measures a run with a number of subscribers.
+pub(super) async fn to_subscribers(bench: &Bench, candidate: Candidate, members: usize) -> Result<Vec<Figure>> {
+    let shape = Shape { callers: 1, inboxes: members };
+    bench.quiet.wait().await?;
+    let team = match candidate {
+        Candidate::Teamwire(store) => Team::of_teamwire(bench, store, shape).await?,
+        Candidate::NullServer(store) => Team::of_null_server(bench, store, false, shape).await?,
+        Candidate::NullServerWithAcks(store) => Team::of_null_server(bench, Some(store), true, shape).await?,
+        other => return Err(format!("{other} has no broadcasts").into()),
+    };
+    let Times { all, first, confirmed, opening, losses } =
+        broadcast(&team, if bench.is_quick { QUICK } else { BROADCASTS }).await?;
+    Ok(vec![
+        ("call to last ms", all),
+        ("first to last ms", all - first),
+        ("call to first ms", first),
+        ("call to OK ms", confirmed),
+        ("deliveries/s", members as f64 * 1e3 / all),
+        ("s until all connected", opening),
+        ("sessions lost", losses as f64),
+    ])
 }
 
 /// What a run measures. Times are medians, in milliseconds from the call.

@@ -128,7 +128,7 @@ async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<Idle
 
 async fn of_null_server(bench: &Bench, sharing: usize) -> Result<Idle> {
     let scratch = Scratch::prepare(&bench.directory, None).await?;
-    let (server, address) = start_null_server(scratch.directory(), "").await?;
+    let (server, address) = start_null_server(scratch.directory(), "", false).await?;
     serve_one(bench, &address, "first").await?;
     let before = server.usage()?.resident;
     // It knows no members: a name is a credential.

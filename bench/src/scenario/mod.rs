@@ -3,6 +3,7 @@
 mod claim;
 mod drain;
 mod fanout;
+mod floors;
 mod growth;
 mod idle;
 mod joins;
@@ -51,6 +52,7 @@ pub(crate) enum Scenario {
     Watch,
     Peers,
     Python,
+    Floors,
     Joins,
     Scale,
 }
@@ -71,12 +73,13 @@ impl Scenario {
             Self::Watch => watch::NAME,
             Self::Peers => peers::NAME,
             Self::Python => python::NAME,
+            Self::Floors => floors::NAME,
             Self::Joins => joins::NAME,
             Self::Scale => scale::NAME,
         }
     }
 
-    /// Returns whether it runs by default. The others compare nothing: they show how cost grows.
+    /// Returns whether it runs by default. The others show how cost grows, and what a figure of the page is made of.
     pub(crate) fn is_default(self) -> bool {
         self.view().is_some()
     }
@@ -96,7 +99,7 @@ impl Scenario {
             Self::Watch => watch::VIEW,
             Self::Peers => peers::VIEW,
             Self::Python => python::VIEW,
-            Self::Joins | Self::Scale => return None,
+            Self::Floors | Self::Joins | Self::Scale => return None,
         })
     }
 
@@ -115,6 +118,7 @@ impl Scenario {
             Self::Watch => watch::run(bench, report).await,
             Self::Peers => peers::run(bench, report).await,
             Self::Python => python::run(bench, report).await,
+            Self::Floors => floors::run(bench, report).await,
             Self::Joins => joins::run(bench, report).await,
             Self::Scale => scale::run(bench, report).await,
         }

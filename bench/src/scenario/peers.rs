@@ -10,7 +10,7 @@ use crate::{
     candidate::{Candidate, Shape},
     fetch::Program,
     measure::Arrivals,
-    report::{Report, Row},
+    report::{Figure, Report, Row},
     section::SectionLayout,
 };
 
@@ -73,25 +73,8 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         _ => row(candidate),
     };
     for inboxes in [1, 100] {
-        let shape = Shape { callers: CALLERS, inboxes };
-        let noun = if inboxes == 1 { "inbox" } else { "inboxes" };
-        let case = format!("{CALLERS} callers, {inboxes} {noun}, all received and acknowledged");
         for candidate in turns(bench, &candidates) {
-            bench.quiet.wait().await?;
-            let mail = candidate.open(bench, shape).await?;
-            let arrivals = Arc::new(Arrivals::default());
-            let mut receiving = receive_all(&mail, shape, &arrivals);
-            sleep(SETTLING).await;
-            let sent = send_all(&mail, shape, bench.pace.window()).await?;
-            check_running(&mut receiving)?;
-            let received = arrivals.within(sent.calls.window)?;
-            let mut figures = vec![
-                ("received/s", received.per_second()),
-                ("sent/s", sent.calls.per_second()),
-                ("send p50 ms", sent.calls.percentile_ms(50.0)),
-            ];
-            figures.extend(sent.cpu_each(received.calls()));
-            report.add(&case, peer(candidate), &figures);
+            report.add(&case(inboxes), peer(candidate), &receive_and_acknowledge(bench, candidate, inboxes).await?);
         }
     }
     let shape = Shape { callers: 1, inboxes: 1 };
@@ -114,6 +97,36 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Names the case of a number of inboxes.
+pub(super) fn case(inboxes: usize) -> String {
+    let noun = if inboxes == 1 { "inbox" } else { "inboxes" };
+    format!("{CALLERS} callers, {inboxes} {noun}, all received and acknowledged")
+}
+
+/// Measures a run with a number of inboxes.
+pub(super) async fn receive_and_acknowledge(
+    bench: &Bench,
+    candidate: Candidate,
+    inboxes: usize,
+) -> Result<Vec<Figure>> {
+    let shape = Shape { callers: CALLERS, inboxes };
+    bench.quiet.wait().await?;
+    let mail = candidate.open(bench, shape).await?;
+    let arrivals = Arc::new(Arrivals::default());
+    let mut receiving = receive_all(&mail, shape, &arrivals);
+    sleep(SETTLING).await;
+    let sent = send_all(&mail, shape, bench.pace.window()).await?;
+    check_running(&mut receiving)?;
+    let received = arrivals.within(sent.calls.window)?;
+    let mut figures = vec![
+        ("received/s", received.per_second()),
+        ("sent/s", sent.calls.per_second()),
+        ("send p50 ms", sent.calls.percentile_ms(50.0)),
+    ];
+    figures.extend(sent.cpu_each(received.calls()));
+    Ok(figures)
 }
 
 fn by_hand(store: Store) -> String {

@@ -158,7 +158,7 @@ async fn measure(bench: &Bench, peer: Peer) -> Result<(Measurement, f64)> {
             load(bench, peer, directory, coordinator.address(), [&receiver, &sender]).await
         }
         Peer::Grpcio => {
-            let (_server, address) = start_null_server(directory, "").await?;
+            let (_server, address) = start_null_server(directory, "", false).await?;
             load(bench, peer, directory, &address, [&inbox_name(0), "sender-0"]).await
         }
         Peer::Autogen | Peer::Slim => {

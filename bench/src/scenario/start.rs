@@ -45,7 +45,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 async fn of_null_server(bench: &Bench) -> Result<(f64, f64)> {
     let scratch = Scratch::prepare(&bench.directory, None).await?;
     let began = Instant::now();
-    let _server = start_null_server(scratch.directory(), "").await?;
+    let _server = start_null_server(scratch.directory(), "", false).await?;
     let empty = ms(began);
     Ok((empty, empty))
 }
