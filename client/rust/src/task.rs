@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use teamwire_proto::{Method, Wait, v1};
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 use crate::{
     Client, Error,
@@ -19,14 +18,14 @@ impl Client {
     /// Adds a task, with the request's idempotency key or a new one.
     pub async fn create_task(&self, mut request: v1::CreateTaskRequest) -> Result<v1::CreateTaskResponse, Error> {
         self.fill(&mut request.team);
-        let call = repeatable(Method::CreateTask, &mut request.idempotency_key);
+        let call = self.repeatable(Method::CreateTask, &mut request.idempotency_key);
         self.call(call, request, |channel, request| async move { tasks(channel).create_task(request).await }).await
     }
 
     /// Claims one task. A retry returns the same token.
     pub async fn claim_task(&self, task_id: u64) -> Result<v1::ClaimTaskResponse, Error> {
         let mut request = v1::ClaimTaskRequest { task_id, idempotency_key: String::new() };
-        let call = repeatable(Method::ClaimTask, &mut request.idempotency_key);
+        let call = self.repeatable(Method::ClaimTask, &mut request.idempotency_key);
         self.call(call, request, |channel, request| async move { tasks(channel).claim_task(request).await }).await
     }
 
@@ -41,7 +40,7 @@ impl Client {
             let called = Instant::now();
             let mut request = v1::ClaimNextTaskRequest::default();
             // A coordinator that does not answer must not make the wait longer.
-            let call = repeatable(Method::ClaimNextTask, &mut request.idempotency_key).waiting(wait).until(until);
+            let call = self.repeatable(Method::ClaimNextTask, &mut request.idempotency_key).waiting(wait).until(until);
             let asked = self.call(call, request, |channel, mut request| {
                 let wait = time_left(until).min(WAIT.max);
                 request.get_mut().wait = prost_types::Duration::try_from(wait).ok();
@@ -67,13 +66,10 @@ impl Client {
             Box::pin(async move { tasks(channel).follow_tasks(request).await })
         }))
     }
-}
 
-fn repeatable(method: Method, key: &mut String) -> Call {
-    if key.is_empty() {
-        *key = Uuid::now_v7().to_string();
+    fn repeatable(&self, method: Method, key: &mut String) -> Call {
+        Call::of(method).with_key(&self.key(key))
     }
-    Call::of(method).with_key(key)
 }
 
 /// The task board as it changes. Reconnects automatically, and then starts over with every task.

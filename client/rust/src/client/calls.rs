@@ -13,7 +13,6 @@ use teamwire_proto::{
     },
 };
 use tonic::transport::Channel;
-use uuid::Uuid;
 
 use super::{Call, Client};
 use crate::Error;
@@ -30,11 +29,8 @@ impl Client {
     pub async fn send(&self, request: impl Into<v1::SendRequest>) -> Result<v1::SendResponse, Error> {
         let mut request = request.into();
         self.fill(&mut request.team);
-        if request.idempotency_key.is_empty() {
-            // Version 7 sorts by time, which costs a coordinator the least to store.
-            request.idempotency_key = Uuid::now_v7().to_string();
-        }
-        let call = Call::of(Method::Send).with_key(&request.idempotency_key);
+        let key = self.key(&mut request.idempotency_key);
+        let call = Call::of(Method::Send).with_key(&key);
         self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await
     }
 
@@ -42,7 +38,7 @@ impl Client {
     ///
     /// [`Client::create_team`] returns the lead's client instead.
     pub async fn create_team_with(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
-        let key = unguessable(&mut request.idempotency_key);
+        let key = self.unguessable_key(&mut request.idempotency_key);
         let call = Call::of(Method::CreateTeam).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).create_team(request).await }).await
     }
@@ -50,7 +46,7 @@ impl Client {
     /// Begins an incarnation of a member, with a join token or with the member's own credential. The reply holds the
     /// credential of this incarnation.
     pub async fn join(&self, mut request: v1::JoinRequest) -> Result<v1::JoinResponse, Error> {
-        let key = unguessable(&mut request.idempotency_key);
+        let key = self.unguessable_key(&mut request.idempotency_key);
         let call = Call::of(Method::Join).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
     }
@@ -61,7 +57,7 @@ impl Client {
         mut request: v1::CreateSignInCodeRequest,
     ) -> Result<v1::CreateSignInCodeResponse, Error> {
         self.fill(&mut request.team);
-        let key = unguessable(&mut request.idempotency_key);
+        let key = self.unguessable_key(&mut request.idempotency_key);
         let call = Call::of(Method::CreateSignInCode).with_key(&key);
         self.call(call, request, |channel, request| async move { access(channel).create_sign_in_code(request).await })
             .await
@@ -69,7 +65,7 @@ impl Client {
 
     /// Exchanges a code, the client's credential, for a console credential.
     pub async fn sign_in(&self, mut request: v1::SignInRequest) -> Result<v1::SignInResponse, Error> {
-        let key = unguessable(&mut request.idempotency_key);
+        let key = self.unguessable_key(&mut request.idempotency_key);
         let call = Call::of(Method::SignIn).with_key(&key);
         self.call(call, request, |channel, request| async move { access(channel).sign_in(request).await }).await
     }
@@ -79,10 +75,8 @@ impl Client {
         &self,
         mut request: v1::ReportActivityRequest,
     ) -> Result<v1::ReportActivityResponse, Error> {
-        if request.idempotency_key.is_empty() {
-            request.idempotency_key = Uuid::now_v7().to_string();
-        }
-        let call = Call::of(Method::ReportActivity).with_key(&request.idempotency_key);
+        let key = self.key(&mut request.idempotency_key);
+        let call = Call::of(Method::ReportActivity).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).report_activity(request).await }).await
     }
 
@@ -90,10 +84,8 @@ impl Client {
     /// is still pending: [`Client::wait_decision`] waits for the start.
     pub async fn spawn(&self, mut request: v1::SpawnRequest) -> Result<v1::SpawnResponse, Error> {
         self.fill(&mut request.team);
-        if request.idempotency_key.is_empty() {
-            request.idempotency_key = Uuid::now_v7().to_string();
-        }
-        let call = Call::of(Method::Spawn).with_key(&request.idempotency_key);
+        let key = self.key(&mut request.idempotency_key);
+        let call = Call::of(Method::Spawn).with_key(&key);
         self.call(call, request, |channel, request| async move { hosts(channel).spawn(request).await }).await
     }
 
@@ -137,14 +129,6 @@ impl Client {
         self.call(call, request, |channel, request| async move { requests(channel).wait_for_decision(request).await })
             .await
     }
-}
-
-/// Fills in a key that cannot be guessed: repeating the call with it returns the credential again.
-fn unguessable(key: &mut String) -> String {
-    if key.is_empty() {
-        *key = Uuid::new_v4().to_string();
-    }
-    key.clone()
 }
 
 pub(crate) fn messages(channel: Channel) -> MessageServiceClient<Channel> {

@@ -1,9 +1,11 @@
 //! A connection to a coordinator.
 //!
-//! [`Client`] holds who calls and where; `call` makes one call with retries; `calls` has one method for each RPC.
+//! [`Client`] holds who calls and where; `call` makes one call with retries; `calls` has one method for each RPC; `keys`
+//! makes idempotency keys.
 
 mod call;
 mod calls;
+mod keys;
 
 use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -40,6 +42,8 @@ pub struct Client {
     wait_observer: Option<WaitObserver>,
     /// The session that calls belong to. The subscription updates it; clones share it.
     session: Arc<watch::Sender<Session>>,
+    /// Derives idempotency keys. `None` if they are new ones.
+    keys: Option<Arc<keys::DerivedKeys>>,
 }
 
 /// The session that a client's calls belong to.
@@ -78,6 +82,7 @@ impl Client {
             retry: Retry::default(),
             wait_observer: None,
             session: Arc::default(),
+            keys: None,
         })
     }
 
