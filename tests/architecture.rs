@@ -17,7 +17,7 @@ const PRODUCT: [&str; 6] = ["agents/src", "client/rust/src", "kubernetes/src", "
 const UNTIED: [&str; 2] = ["proto/src", "server/src"];
 
 /// The parts of the server, and what each may name besides itself.
-const SERVER_PARTS: [(&str, &[&str]); 13] = [
+const SERVER_PARTS: [(&str, &[&str]); 14] = [
     (
         "server",
         &[
@@ -29,6 +29,7 @@ const SERVER_PARTS: [(&str, &[&str]); 13] = [
             "edge",
             "grpc",
             "health",
+            "mcp",
             "sender",
             "store",
             "telemetry",
@@ -42,6 +43,7 @@ const SERVER_PARTS: [(&str, &[&str]); 13] = [
     ("store", &[]),
     ("sender", &[]),
     ("console", &["edge"]),
+    ("mcp", &["console", "edge"]),
     ("telemetry", &["domain", "edge", "store"]),
     ("health", &["edge", "store", "telemetry"]),
     ("edge", &["budget"]),

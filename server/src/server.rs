@@ -28,6 +28,7 @@ use crate::{
         call_layer::{CallBounds, CallLayer},
     },
     health,
+    mcp::{self, Mcp, McpLayer},
     sender::Target,
     store::{Store, StoreError},
     telemetry::{Metrics, metered_conn::MeteredConn, metered_store::MeteredStore},
@@ -58,6 +59,8 @@ pub struct Config {
     pub web_origins: Vec<String>,
     /// The console. `None` if it is not served.
     pub console: Option<Console>,
+    /// MCP over HTTP. `None` if it is not served.
+    pub mcp: Option<Mcp>,
     /// How long open calls may continue after the shutdown was requested. 25 s.
     pub drain_grace: Duration,
     /// How long after the shutdown was requested everything is dropped, finished or not. 30 s.
@@ -83,6 +86,7 @@ impl Config {
             advertised: Advertised::default(),
             web_origins: Vec::new(),
             console: None,
+            mcp: None,
             drain_grace: Duration::from_secs(25),
             hard_stop: Duration::from_secs(30),
             alerts: Vec::new(),
@@ -180,7 +184,20 @@ impl Config {
             budgets,
             request_bytes_max: self.edge.request_bytes_max,
             console_address: self.console.as_ref().map(|console| console.address.clone()).unwrap_or_default(),
+            mcp_address: self.mcp_address(),
         }
+    }
+
+    /// Returns where programs elsewhere reach MCP, if they do, or else those on this machine. Empty if it is not served.
+    fn mcp_address(&self) -> String {
+        let here = self.mcp.as_ref().map(|mcp| &mcp.address);
+        here.map(|here| self.advertised.addresses.first().unwrap_or(here).clone()).unwrap_or_default()
+    }
+
+    fn mcp_layer(&self) -> Option<McpLayer> {
+        let bounds =
+            mcp::Bounds { request_bytes_max: self.edge.request_bytes_max, request_timeout: self.edge.request_timeout };
+        Some(McpLayer::new(self.mcp.as_ref()?, bounds, self.console.is_some()))
     }
 
     fn call_layer(&self, audit: Arc<AuditWriter>, heartbeats: &Arc<Heartbeats>) -> CallLayer {
@@ -206,13 +223,14 @@ async fn serve<L: Listen>(
     let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone(), budgets).incoming();
     let metrics = Arc::clone(&config.metrics);
     let incoming = incoming.map(move |accepted| accepted.map(|connection| MeteredConn::new(connection, &metrics)));
-    let is_web = config.console.is_some() || !config.web_origins.is_empty();
+    let is_web = config.console.is_some() || config.mcp.is_some() || !config.web_origins.is_empty();
     config
         .edge
         .server()
         // Without TLS, browsers speak nothing newer.
         .accept_http1(is_web)
         .layer(option_layer(is_web.then(|| grpc::web::short_headers(config.edge.header_bytes_max))))
+        .layer(option_layer(config.mcp_layer()))
         .layer(option_layer(config.console.as_ref().map(ConsoleLayer::new)))
         .layer(option_layer(is_web.then(|| grpc::web::layer(&config.web_origins))))
         .layer(config.call_layer(audit, heartbeats))

@@ -134,6 +134,7 @@ fn choose<'l>(listed: &'l [v1::Credential], which: &str) -> Result<Option<&'l v1
 fn kind(found: &v1::Credential) -> &'static str {
     match (found.kind(), found.acts_for()) {
         (CredentialKind::Console, _) => "sign-in",
+        (CredentialKind::Tool, _) => "tools",
         (CredentialKind::Observer, _) => "observer",
         (CredentialKind::JoinToken, _) => "invitation",
         (CredentialKind::Member, CallerKind::Host) => "host",

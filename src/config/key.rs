@@ -117,6 +117,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "usage.prices": List => usage_prices;
     "console.enabled": Choice(&["auto", "on", "off"]) => console_enabled;
     "console.hosts": List => console_hosts;
+    "mcp.enabled": Flag => mcp_enabled;
     "network.connections_max": Number(1..=100_000) => edge.connections_max;
     "network.reserved_percent": Number(0..=50) => edge.reserved_percent;
     "network.strangers_per_address_max": Number(1..=100_000) => edge.strangers_per_address_max;

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub usage_prices: Vec<String>,
     /// `auto`, `on` or `off`.
     pub console_enabled: String,
+    /// Whether members' tools are served by MCP at `/mcp`.
+    pub mcp_enabled: bool,
     pub console_hosts: Vec<String>,
     pub edge: Bounds,
     pub rates: Rates,
@@ -83,6 +85,7 @@ impl Default for Settings {
             web_origins: server.web_origins,
             usage_prices: Vec::new(),
             console_enabled: "auto".to_owned(),
+            mcp_enabled: true,
             console_hosts: Vec::new(),
             edge: server.edge,
             rates: server.rates,

@@ -98,12 +98,17 @@ fn team_event(event: &v1::TeamEvent) -> String {
         TeamEventKind::ObserverCreated => format!("{actor} created an observer credential"),
         TeamEventKind::SignedIn => {
             let who = event.actor.as_ref().map_or("an observer", |actor| actor.name.as_str());
-            format!("{who} signed in to the console{}", if event.read_only { " (read-only)" } else { "" })
+            let how = if event.read_only { " (read-only)" } else { "" };
+            match event.credential() {
+                CredentialKind::Tool => format!("{who} created a tool credential{how}"),
+                _ => format!("{who} signed in to the console{how}"),
+            }
         }
         TeamEventKind::CredentialRevoked => {
             let who = event.actor.as_ref().map_or("an observer", |actor| actor.name.as_str());
             let what = match event.credential() {
                 CredentialKind::Console => "a console credential",
+                CredentialKind::Tool => "a tool credential",
                 CredentialKind::Observer => "an observer credential",
                 CredentialKind::JoinToken => "an invitation",
                 CredentialKind::Member => "the credential",

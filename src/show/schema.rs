@@ -116,6 +116,18 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("logs", Message("ActivityLine")),
     // Changes to the member's state, between the lines.
     ("logs --follow", Message("HistoryEntry")),
+    (
+        "mcp",
+        Object(&[
+            ("url", "string"),
+            ("as", "string"),
+            ("credential", "string"),
+            ("credential_id", "string"),
+            ("variable", "string"),
+            ("file", "string"),
+            ("setting", "string"),
+        ]),
+    ),
     ("message show", Object(&[("message", "SendMessage"), ("receipts", "Receipt*")])),
     ("notices", Message("Member")),
     ("open", STEP),

@@ -40,14 +40,19 @@ pub(crate) fn serve(world: &World, on: &Machine, others: &[(&str, &Machine)]) ->
         world.place(identity, machine);
     }
     let made = world.cli("host", &["certs", "--host", on.ip, "--json"]).succeeds().json();
-    let advertised = format!("https://{}:7420", on.ip);
-    let listen = ["serve", "--listen", "0.0.0.0:7420", "--advertise", &advertised];
-    let tls = ["--tls-cert", "certs/server.crt", "--tls-key", "certs/server.key"];
-    let coordinator = world.spawn("host", &[&listen[..], &tls].concat(), "");
+    let coordinator = start(world, on);
     let address = world.home("host").join("state/address");
     eventually("the coordinator serves", || address.exists().then_some(()));
     world.cli("host", &["team", "create", "acme", "--ca", "certs/ca.crt"]).succeeds();
     (coordinator, made)
+}
+
+/// Starts the coordinator of [`serve`], again if it has ended.
+pub(crate) fn start(world: &World, on: &Machine) -> StartedCommand {
+    let advertised = format!("https://{}:7420", on.ip);
+    let listen = ["serve", "--listen", "0.0.0.0:7420", "--advertise", &advertised];
+    let tls = ["--tls-cert", "certs/server.crt", "--tls-key", "certs/server.key"];
+    world.spawn("host", &[&listen[..], &tls].concat(), "")
 }
 
 /// The budget of a team covers what its members use on all machines.

@@ -12,7 +12,7 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 16] = [
+const PARTS: [Part; 17] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
@@ -21,6 +21,7 @@ const PARTS: [Part; 16] = [
     ("stories", test::new_stories),
     ("kills", test::kills),
     ("work", test::large_work),
+    ("mcp", test::mcp_over_http),
     ("fuzzing", || fuzz::run(&["--seconds", "30"])),
     ("benchmark", bench::check),
     ("kubernetes", kubernetes::test),

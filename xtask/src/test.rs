@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     agents, build, clients, console, faults, generate,
-    install::venv,
+    install::{npm, venv},
     network, redis,
     step::{Failure, Step},
 };
@@ -120,6 +120,15 @@ pub(crate) fn large_work() -> Result<(), Failure> {
     let mut tests = Tests::prepare(true)?;
     tests.environment.push(("TEAMWIRE_TEST_WORK", "large".into()));
     tests.nextest(&["--test", "e2e", "work::work_in_a_repository", "work_hosts::", "--profile", "long", "--no-capture"])
+}
+
+/// Has both official MCP clients lead a team over HTTP across many restarts.
+pub(crate) fn mcp_over_http() -> Result<(), Failure> {
+    let mut tests = Tests::prepare(true)?;
+    npm("tests/e2e/mcp")?;
+    tests.environment.push(("TEAMWIRE_TEST_MCP_NODE", "installed".into()));
+    tests.environment.push(("TEAMWIRE_TEST_RESTARTS", "10".into()));
+    tests.nextest(&["--test", "e2e", "mcp::http::", "--profile", "long", "--no-capture"])
 }
 
 /// Checks the generated code, then builds, checks and tests the clients of all languages.

@@ -6,6 +6,7 @@ use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, too
 use serde::Deserialize;
 use teamwire_client::{Error, v1};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::{McpServer, text};
 use crate::agent_text::{AnswerWith, teammate_message};
@@ -15,6 +16,9 @@ const MESSAGES_MAX: u32 = 20;
 
 /// How long a call may wait. Codex ends a tool call after 300 seconds.
 const WAIT_MAX: Duration = Duration::from_secs(240);
+
+/// How long a call over HTTP may wait: programs and proxies end requests that take longer.
+const HTTP_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// How often a call that waits looks again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -41,7 +45,8 @@ impl McpServer {
         )
     )]
     async fn check_inbox(&self, Parameters(check): Parameters<CheckInbox>) -> Result<String, String> {
-        self.read_inbox(Duration::from_secs(check.wait_seconds).min(WAIT_MAX)).await.map_err(text::failure)
+        let wait_max = if self.over_http.is_some() { HTTP_WAIT_MAX } else { WAIT_MAX };
+        self.read_inbox(Duration::from_secs(check.wait_seconds).min(wait_max)).await.map_err(text::failure)
     }
 }
 
@@ -59,7 +64,8 @@ impl McpServer {
                 return Ok(self.show(&inbox));
             }
             let left = patience.saturating_sub(began.elapsed());
-            if left.is_zero() {
+            let is_ending = self.over_http.as_ref().is_some_and(CancellationToken::is_cancelled);
+            if left.is_zero() || is_ending {
                 return Ok("You have no new messages.".to_owned());
             }
             sleep(left.min(PAUSE)).await;

@@ -1,4 +1,4 @@
-//! The MCP server: a team's tools for an agent, over standard input and output.
+//! The MCP server: a team's tools for an agent, over standard input and output, or over HTTP.
 //!
 //! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the
 //! lead also gets those that manage the team, and the others one that submits a plan. If the coordinator refuses a
@@ -15,6 +15,7 @@
 //! | `spawn` | the lead's `Task`, which starts a teammate |
 
 mod check_inbox;
+mod http;
 mod in_reply_to;
 mod send_message;
 mod spawn;
@@ -47,15 +48,19 @@ use rmcp::{
     },
     service::RequestContext,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use teamwire_client::{Client, v1};
 use tokio::{
     io::{stdin, stdout},
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use self::in_reply_to::Shown;
-pub use self::teamless::{CreateTeam, TeamlessServer};
+pub use self::{
+    http::{HttpAnswer, HttpServer},
+    teamless::{CreateTeam, TeamlessServer},
+};
 use crate::visible::shown_line;
 
 /// The names of all tools of a member.
@@ -89,6 +94,13 @@ const FOR_TEAMMATES: &str = "SubmitPlan";
 /// The tool that a member under a runner does not get, because the runner hands its messages over.
 const CHECK_INBOX: &str = "CheckInbox";
 
+/// The tool that a program does not get over HTTP, because it needs the lead's clone of the repository.
+const WORK_MERGE: &str = "WorkMerge";
+
+/// The member of a call's `_meta` with which a program makes the call repeatable: what the call changes, it changes once,
+/// however often it is repeated with the same key.
+const IDEMPOTENCY_KEY: &str = "teamwire/idempotency-key";
+
 /// How long writing the last answers may take.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
@@ -104,6 +116,8 @@ pub struct ServeError(String);
 #[derive(Clone, Debug)]
 pub struct McpServer {
     client: Client,
+    /// The member's name.
+    name: Arc<str>,
     tools: ToolRouter<Self>,
     shown: Arc<Mutex<Shown>>,
     /// Whether the member was the lead when the server last asked the coordinator.
@@ -113,6 +127,10 @@ pub struct McpServer {
     hooks_directory: Option<Arc<Path>>,
     /// The file to create once the program has asked for its tools. `None` if no one waits for it.
     loaded_file: Option<Arc<Path>>,
+    /// Cancelled when the coordinator ends. `None` if the program has started this process, and shares its files with it.
+    over_http: Option<CancellationToken>,
+    /// Whether the current call has an idempotency key.
+    is_repeatable: bool,
 }
 
 impl McpServer {
@@ -129,8 +147,32 @@ impl McpServer {
         if in_runner {
             tools.disable_route(CHECK_INBOX);
         }
-        let (shown, was_lead) = (Arc::default(), Arc::default());
-        Self { client, tools, shown, was_lead, in_runner, hooks_directory: None, loaded_file: None }
+        Self {
+            name: client.name().into(),
+            client,
+            tools,
+            shown: Arc::default(),
+            was_lead: Arc::default(),
+            in_runner,
+            hooks_directory: None,
+            loaded_file: None,
+            over_http: None,
+            is_repeatable: false,
+        }
+    }
+
+    /// Creates the tools for one request over HTTP. `shown`: what the credential's program has read.
+    fn over_http(client: Client, caller: v1::Caller, shown: Arc<Mutex<Shown>>, ending: CancellationToken) -> Self {
+        let was_lead = Arc::new(AtomicBool::new(caller.is_lead));
+        let mut server =
+            Self { name: caller.member.into(), shown, was_lead, over_http: Some(ending), ..Self::new(client, false) };
+        server.tools.disable_route(WORK_MERGE);
+        server
+    }
+
+    /// Returns these tools for a call with an idempotency key.
+    fn repeatable(&self, key: &str) -> Self {
+        Self { client: self.client.with_idempotency_key(key), is_repeatable: true, ..self.clone() }
     }
 
     /// Sets the directory of [`Hooks`](crate::hooks::Hooks), so that the agent's messages answer those that hooks
@@ -165,8 +207,11 @@ impl McpServer {
 
     /// Returns whether the member is the lead. If the coordinator cannot be reached, the member keeps its role.
     async fn leads(&self) -> bool {
-        if let Ok(reply) = self.client.get_team(v1::GetTeamRequest::default()).await {
-            let leads = reply.team.is_some_and(|team| team.lead.eq_ignore_ascii_case(self.client.name()));
+        // A request over HTTP has asked already.
+        if self.over_http.is_none()
+            && let Ok(reply) = self.client.get_team(v1::GetTeamRequest::default()).await
+        {
+            let leads = reply.team.is_some_and(|team| team.lead.eq_ignore_ascii_case(&self.name));
             self.was_lead.store(leads, Ordering::Relaxed);
         }
         self.was_lead.load(Ordering::Relaxed)
@@ -212,7 +257,7 @@ fn always_loaded(tool: Tool) -> Tool {
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let (name, team) = (self.client.name(), self.client.team());
+        let (name, team) = (&self.name, self.client.team());
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(implementation())
             .with_instructions(format!(
@@ -245,6 +290,13 @@ impl ServerHandler for McpServer {
             let says = format!("You have no tool {}. Yours are {}.", shown_line(&request.name), names.join(", "));
             return Ok(CallToolResult::error(vec![ContentBlock::text(says)]).into());
         }
-        self.tools.call(ToolCallContext::new(self, request, context)).await
+        let key = request.meta.as_ref().and_then(|meta| meta.get(IDEMPOTENCY_KEY));
+        match key.or_else(|| context.meta.get(IDEMPOTENCY_KEY)).and_then(Value::as_str) {
+            Some(key) => {
+                let repeatable = self.repeatable(key);
+                self.tools.call(ToolCallContext::new(&repeatable, request, context)).await
+            }
+            None => self.tools.call(ToolCallContext::new(self, request, context)).await,
+        }
     }
 }

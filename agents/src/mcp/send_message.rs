@@ -127,6 +127,10 @@ impl McpServer {
     }
 
     async fn answered_message(&self, request: &v1::SendRequest) -> Option<String> {
+        // What was read may be forgotten when the call is repeated, which must then say the same.
+        if self.is_repeatable {
+            return None;
+        }
         let answerable = match self.in_runner {
             true => in_reply_to::answered_in_runner(&self.client, request, &self.shown).await,
             false if self.shown.lock().unacknowledged.is_empty() => {
@@ -147,7 +151,7 @@ impl McpServer {
     /// Returns the messages that hooks have handed to the agent, and that it has not processed.
     fn handed_by_hooks(&self) -> Vec<String> {
         let directory = self.hooks_directory.as_deref();
-        directory.map(|directory| hooks::in_hand(directory, self.client.name(), self.client.team())).unwrap_or_default()
+        directory.map(|directory| hooks::in_hand(directory, &self.name, self.client.team())).unwrap_or_default()
     }
 
     /// Acknowledges the message that made a request, which is answered. If that fails, it is only shown again.

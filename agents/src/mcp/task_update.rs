@@ -115,7 +115,10 @@ impl McpServer {
             Some(Status::Completed) => {
                 let get = v1::GetTaskRequest { task_id, ..v1::GetTaskRequest::default() };
                 let known = self.client.get_task(get).await?;
-                let work = to_review(known.task.as_ref(), &env::current_dir().unwrap_or_default()).await;
+                let work = match self.over_http {
+                    Some(_) => None,
+                    None => to_review(known.task.as_ref(), &env::current_dir().unwrap_or_default()).await,
+                };
                 let claim_token = known.claim_token;
                 let request = v1::CompleteTaskRequest {
                     task_id,

@@ -65,11 +65,11 @@ impl McpServer {
     async fn team_status(&self) -> Result<String, String> {
         let team = self.client.get_team(v1::GetTeamRequest::default()).await.map_err(failure)?.team.unwrap_or_default();
         let members = self.client.members().await.map_err(failure)?;
-        let mut text = format!("Team {}. You are {}. The lead is {}.", team.name, self.client.name(), team.lead);
+        let mut text = format!("Team {}. You are {}. The lead is {}.", team.name, self.name, team.lead);
         for member in &members {
             _ = write!(text, "\n{}", member_line(member));
         }
-        if team.lead.eq_ignore_ascii_case(self.client.name()) {
+        if self.leads().await {
             let listed =
                 self.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await.map_err(failure)?;
             for host in listed.hosts.iter().filter(|host| host.state() != MemberState::Exited) {

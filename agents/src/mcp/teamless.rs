@@ -74,7 +74,7 @@ impl TeamlessServer {
         let TeamCreate { team_name, description } = serde_json::from_value(arguments)
             .map_err(|error| format!("The input of {TEAM_CREATE} is wrong: {error}."))?;
         let server = create(team_name, description).await?;
-        let (name, team) = (server.client.name().to_owned(), server.client.team().to_owned());
+        let (name, team) = (server.name.to_string(), server.client.team().to_owned());
         _ = self.created.set(server);
         Ok(format!("Created team {team}. You are its lead, {name}, and have the tools of a lead from now on."))
     }

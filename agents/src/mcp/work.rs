@@ -77,12 +77,12 @@ impl McpServer {
         annotations(title = "Show what teammates changed", read_only_hint = true, open_world_hint = false)
     )]
     async fn work_status(&self, Parameters(status): Parameters<WorkStatus>) -> Result<String, String> {
-        let place = Place::here().await;
+        let place = self.place().await;
         let members = self.client.members().await.map_err(failure)?;
         let leads = self.leads().await;
         let is_asked = |member: &&v1::Member| match status.member.as_str() {
             "" if leads => member.role() != Role::Lead && member.state() != MemberState::Exited,
-            "" => member.name.eq_ignore_ascii_case(self.client.name()),
+            "" => member.name.eq_ignore_ascii_case(&self.name),
             name => member.name.eq_ignore_ascii_case(name),
         };
         let typed = status.against.as_str();
@@ -102,7 +102,7 @@ impl McpServer {
     /// Read what a teammate has changed, as a diff. For the lead, and for a teammate that was asked to review the work.
     #[tool(name = "WorkDiff", annotations(title = "Read a diff", read_only_hint = true, open_world_hint = false))]
     async fn work_diff(&self, Parameters(diff): Parameters<WorkDiff>) -> Result<String, String> {
-        let place = Place::here().await;
+        let place = self.place().await;
         let part = if diff.stat { WorkPart::Stat } else { WorkPart::Diff };
         let what = What { part, commit: diff.commit.clone(), ..What::default() };
         let mut window = Window { skip: diff.offset, text: Vec::new(), bytes: 0 };
@@ -160,6 +160,11 @@ impl McpServer {
             ))),
             Err(unmerged) => Err(escaped(&format!("Not merged. {unmerged}"))),
         }
+    }
+
+    /// Returns the repository of the process's directory, if the program shares it.
+    async fn place(&self) -> Option<Place> {
+        if self.over_http.is_some() { None } else { Place::here().await }
     }
 
     fn work_of<'a>(&'a self, member: &'a str, place: Option<&'a Place>) -> MemberWork<'a> {

@@ -23,7 +23,8 @@ use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use self::{assets::Assets, origin::Origins};
+use self::assets::Assets;
+pub(crate) use self::origin::Origins;
 pub use self::{assets::File, origin::is_host};
 use crate::edge::auth_gate::AuthGate;
 

@@ -20,7 +20,7 @@ const ANY: &str = "*";
 
 /// The hosts and origins that are permitted.
 #[derive(Debug)]
-pub(super) struct Origins {
+pub(crate) struct Origins {
     /// In lower case.
     hosts: Vec<String>,
     others: Vec<String>,
@@ -28,12 +28,12 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    pub(super) fn new(hosts: &[String], others: &[String], is_tls: bool) -> Self {
+    pub(crate) fn new(hosts: &[String], others: &[String], is_tls: bool) -> Self {
         Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(), others: others.to_vec(), is_tls }
     }
 
     /// Checks the host and the origin of a request. Fails with a line of text for the person at the browser.
-    pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), &'static str> {
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), &'static str> {
         let origin = only(request.headers(), &ORIGIN)?;
         if origin.is_some_and(|origin| self.others.iter().any(|other| other == ANY || other == origin)) {
             return Ok(());
@@ -41,8 +41,8 @@ impl Origins {
         let authority = authority(request)?;
         if !self.is_known(authority.host()) {
             return Err(
-                "The coordinator does not serve its console at this host name. Use its address, or add the name to \
-                        console.hosts.",
+                "The coordinator does not know this host name as its own. Use its address, or add the name to \
+                 console.hosts.",
             );
         }
         let is_tls = self.is_tls || request.headers().get(FORWARDED_PROTO).is_some_and(|proto| proto == "https");

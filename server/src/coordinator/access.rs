@@ -112,7 +112,7 @@ impl Coordinator {
     ) -> Result<v1::SignInResponse, Refusal> {
         let done = self.decide(&home_of(who), &usual_keys(who), |tx| access::sign_in(tx, who, request)).await?;
         if let Some(caller) = &done.value.caller {
-            tracing::info!(code = ?who.credential, read_only = caller.read_only, "a person signed in to the console");
+            tracing::info!(code = ?who.credential, read_only = caller.read_only, "a person signed in");
         }
         Ok(done.value)
     }

@@ -220,8 +220,9 @@ impl Coordinator {
         let now_ms = self.now_ms();
         let codes =
             self.expired::<SignInCodeRecord>(namespace, |code| is_long_expired(code.expires_ms, now_ms)).await?;
-        let consoles =
-            self.expired::<ConsoleRecord>(namespace, |console| is_long_expired(console.expires_ms, now_ms)).await?;
+        let consoles = self
+            .expired::<ConsoleRecord>(namespace, |console| retention::console_is_long_gone(console, now_ms))
+            .await?;
         if codes.is_empty() && consoles.is_empty() {
             return Ok(());
         }

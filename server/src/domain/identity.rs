@@ -20,7 +20,7 @@ pub use super::{
 use super::{
     records::{
         ActsFor, ConsoleRecord, EndCause, JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord,
-        SignInCodeRecord, TeamRecord, is_lost,
+        SignInCodeRecord, SignInPurpose, TeamRecord, is_lost,
     },
     refused_caller::{only_members, unknown_session},
     secret::SecretHash,
@@ -139,7 +139,12 @@ pub(super) fn authenticate(
         Credential::Console { team: Some(_), id, .. } => {
             let team = team.ok_or_else(invalid)?;
             let console = console(tx, who, id)?;
-            let caller = acts_for(tx, &team, &console.acts_for, &console.proof, admit)?;
+            let caller = match (acts_for(tx, &team, &console.acts_for, &console.proof, admit)?, console.purpose) {
+                (Principal::Member { name, .. }, SignInPurpose::Tools { leads: false }) => {
+                    Principal::Member { name, lead: false }
+                }
+                (caller, _) => caller,
+            };
             (team, caller, console.read_only)
         }
         Credential::Observer { id, .. } => {
@@ -179,9 +184,15 @@ fn check_observer(tx: &Tx<'_>, observer: &ObserverRecord) -> Result<(), Refusal>
 fn console(tx: &mut Tx<'_>, who: &CallerCredentials, id: &str) -> Result<Arc<ConsoleRecord>, RuleError> {
     let console = tx.read::<ConsoleRecord>(id)?.filter(|console| console.secret == who.hash).ok_or_else(invalid)?;
     if console.revoked {
-        return Err(revoked("This sign-in was ended. Sign in again with `teamwire console`.").into());
+        return Err(revoked(match console.purpose {
+            SignInPurpose::Console => "This sign-in was ended. Sign in again with `teamwire console`.",
+            SignInPurpose::Tools { .. } => {
+                "This tool credential was revoked. `teamwire mcp --http` creates another one."
+            }
+        })
+        .into());
     }
-    if console.expires_ms <= tx.ctx.now_ms {
+    if console.expires_ms.is_some_and(|expires_ms| expires_ms <= tx.ctx.now_ms) {
         let text = "This sign-in has expired. Sign in again with `teamwire console`.";
         return Err(Refusal::new(Reason::CredentialExpired, text).into());
     }

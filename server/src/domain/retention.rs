@@ -219,7 +219,7 @@ pub fn trim_sign_ins(tx: &mut Tx<'_>, codes: &[String], consoles: &[String]) -> 
     }
     tx.want::<ConsoleRecord>(consoles.iter().cloned())?;
     for id in consoles {
-        if tx.read::<ConsoleRecord>(id)?.is_some_and(|console| is_long_expired(console.expires_ms, tx.ctx.now_ms)) {
+        if tx.read::<ConsoleRecord>(id)?.is_some_and(|console| console_is_long_gone(&console, tx.ctx.now_ms)) {
             tx.delete::<ConsoleRecord>(id);
         }
     }
@@ -229,6 +229,11 @@ pub fn trim_sign_ins(tx: &mut Tx<'_>, codes: &[String], consoles: &[String]) -> 
 /// Returns whether a credential expired so long ago that it may be deleted.
 pub fn is_long_expired(expires_ms: u64, now_ms: u64) -> bool {
     expires_ms + EXPIRED_MS < now_ms
+}
+
+/// Returns whether a console credential expired so long ago that it may be deleted.
+pub fn console_is_long_gone(console: &ConsoleRecord, now_ms: u64) -> bool {
+    console.expires_ms.is_some_and(|expires_ms| is_long_expired(expires_ms, now_ms))
 }
 
 /// The oldest message of an inbox, and how many there are.

@@ -24,8 +24,8 @@ use tokio_rustls::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The name of HTTP/2 in the handshake.
-const ALPN: &[u8] = b"h2";
+/// The names of HTTP/2 and HTTP/1.1 in the handshake. Many MCP clients speak only the latter.
+const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The certificates' files, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ impl Contents {
             _ => config.with_no_client_auth(),
         };
         let mut config = config.with_single_cert(chain, key).map_err(unusable)?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = ALPN.map(<[u8]>::to_vec).to_vec();
         Ok((config, ca_fingerprint))
     }
 }

@@ -24,7 +24,11 @@ impl AccessService for Services {
         let (Admitted { who, call, .. }, request) = self.admit(request).await?;
         let reply = self.coordinator.create_sign_in_code(&who, &request).await?;
         call.has_created_credential(&reply.code);
-        let reply = v1::CreateSignInCodeResponse { console_address: self.console_address.clone(), ..reply };
+        let reply = v1::CreateSignInCodeResponse {
+            console_address: self.console_address.clone(),
+            mcp_address: self.mcp_address.clone(),
+            ..reply
+        };
         Ok(Response::new(reply))
     }
 

@@ -36,6 +36,8 @@ pub struct ServiceConfig {
     pub request_bytes_max: usize,
     /// The address at which browsers on this machine reach the console. Empty if this coordinator does not serve it.
     pub console_address: String,
+    /// The address below which programs reach `/mcp`. Empty if it is not served.
+    pub mcp_address: String,
 }
 
 /// What every service has at hand.
@@ -52,6 +54,7 @@ pub struct Services {
     pub(super) watches: Arc<TeamWatches>,
     pub(super) audit: Arc<AuditWriter>,
     pub(super) console_address: String,
+    pub(super) mcp_address: String,
     request_bytes_max: usize,
 }
 
@@ -82,7 +85,7 @@ impl Services {
         sessions: TaskTracker,
         config: ServiceConfig,
     ) -> Self {
-        let ServiceConfig { advertised, pace, budgets, request_bytes_max, console_address } = config;
+        let ServiceConfig { advertised, pace, budgets, request_bytes_max, console_address, mcp_address } = config;
         let advertised = Arc::new(advertised);
         let watches = Arc::new(TeamWatches::new(Arc::clone(&coordinator), draining.clone()));
         Self {
@@ -96,6 +99,7 @@ impl Services {
             watches,
             audit,
             console_address,
+            mcp_address,
             request_bytes_max,
         }
     }

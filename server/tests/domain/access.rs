@@ -3,8 +3,8 @@
 use teamwire_proto::{Reason, credential::Credential, v1};
 use teamwire_server::domain::{
     access,
-    identity::{self, Admit, CallerCredentials},
-    records::{ActsFor, ConsoleRecord, EndCause, Exit, Life, SignInCodeRecord, SignInsRecord},
+    identity::{self, Admit, CallerCredentials, Principal},
+    records::{ActsFor, ConsoleRecord, EndCause, Exit, Life, SignInCodeRecord, SignInPurpose, SignInsRecord},
     secret::{SecretHash, SessionId},
 };
 
@@ -18,6 +18,7 @@ fn code() -> SignInCodeRecord {
         acts_for: ActsFor::Member(name("ann")),
         proof: SecretHash::of("ann"),
         read_only: true,
+        purpose: SignInPurpose::Console,
         expires_ms: NOW_MS + 1,
         used: false,
     }
@@ -29,8 +30,9 @@ fn console() -> ConsoleRecord {
         acts_for: ActsFor::Member(name("ann")),
         proof: SecretHash::of("ann"),
         read_only: true,
+        purpose: SignInPurpose::Console,
         created_ms: NOW_MS,
-        expires_ms: NOW_MS + 1,
+        expires_ms: Some(NOW_MS + 1),
         last_used_ms: None,
         revoked: false,
     }
@@ -54,11 +56,48 @@ fn a_code_becomes_a_console_credential_for_the_same_member() {
     assert!(put::<SignInCodeRecord>(&txn, "c1").unwrap().used);
     let console: ConsoleRecord = put(&txn, "c1").unwrap();
     assert_eq!((console.acts_for, console.proof), (code().acts_for, code().proof));
-    assert_eq!((console.read_only, console.expires_ms), (true, NOW_MS + 8 * HOUR_MS));
+    assert_eq!((console.read_only, console.expires_ms), (true, Some(NOW_MS + 8 * HOUR_MS)));
     let Ok(Credential::Console { secret, .. }) = Credential::parse(&reply.credential) else { panic!("{reply:?}") };
     assert_eq!(console.secret, SecretHash::of(&secret));
     assert_eq!(put::<SignInsRecord>(&txn, "member/ann").unwrap().live, ["c1"]);
     assert_eq!(appended(&txn), ["history"]);
+}
+
+#[test]
+fn a_lead_with_a_tool_credential_leads_only_if_it_was_created_for_that() {
+    let tools = |leads| ConsoleRecord {
+        acts_for: ActsFor::Member(name("lead")),
+        proof: SecretHash::of("lead"),
+        purpose: SignInPurpose::Tools { leads },
+        expires_ms: None,
+        ..console()
+    };
+    for leads in [false, true] {
+        let world = World::with(&["lead", "ann"]).record("c1", &tools(leads));
+        let (caller, _) = world.run(|tx| identity::call(tx, &with_console(), "", Admit::Live)).unwrap();
+        assert_eq!(caller.1, Principal::Member { name: name("lead"), lead: leads });
+    }
+}
+
+#[test]
+fn tool_credentials_are_bounded_and_those_of_former_lives_make_room() {
+    let code = SignInCodeRecord { purpose: SignInPurpose::Tools { leads: false }, read_only: false, ..code() };
+    let listed = SignInsRecord { tools: (0..16).map(|at| format!("t{at}")).collect(), ..Default::default() };
+    let signs_in = |former: usize| {
+        let mut world = World::with(&["lead", "ann"]).record("c1", &code).record("member/ann", &listed);
+        for (at, id) in listed.tools.iter().enumerate() {
+            let proof = if at < former { "before" } else { "ann" };
+            world =
+                world.record(id, &ConsoleRecord { proof: SecretHash::of(proof), purpose: code.purpose, ..console() });
+        }
+        world.run(|tx| access::sign_in(tx, &with_code("code"), &v1::SignInRequest::default()))
+    };
+    assert_eq!(signs_in(0).unwrap_err().reason, Reason::QuotaExceeded);
+    let (_, txn) = signs_in(3).unwrap();
+    let listed: SignInsRecord = put(&txn, "member/ann").unwrap();
+    assert_eq!((listed.tools.len(), listed.tools.last().unwrap().as_str(), listed.revoked.len()), (14, "c1", 3));
+    assert!(listed.live.is_empty(), "it takes no sign-in's place");
+    assert_eq!(put::<ConsoleRecord>(&txn, "c1").unwrap().expires_ms, None);
 }
 
 #[test]
@@ -129,7 +168,7 @@ fn a_console_credential_ends_with_the_life() {
     }
     for (record, reason) in [
         (ConsoleRecord { revoked: true, ..console() }, Reason::CredentialRevoked),
-        (ConsoleRecord { expires_ms: NOW_MS, ..console() }, Reason::CredentialExpired),
+        (ConsoleRecord { expires_ms: Some(NOW_MS), ..console() }, Reason::CredentialExpired),
         (ConsoleRecord { secret: SecretHash::of("another"), ..console() }, Reason::CredentialInvalid),
         // Such a record is of the directory, and never of a team.
         (ConsoleRecord { acts_for: ActsFor::Operator, ..console() }, Reason::CredentialInvalid),

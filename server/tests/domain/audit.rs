@@ -14,7 +14,7 @@ use teamwire_server::{
             tally::{OK, Tally},
         },
         identity::CallerCredentials,
-        records::{ActsFor, ChainRecord, ConsoleRecord, OperatorMarkRecord},
+        records::{ActsFor, ChainRecord, ConsoleRecord, OperatorMarkRecord, SignInPurpose},
         secret::SecretHash,
         time::timestamp,
     },
@@ -187,7 +187,8 @@ fn all_sign_ins_of_a_member_are_one_account() {
         proof: SecretHash::of("ann"),
         read_only: true,
         created_ms: NOW_MS,
-        expires_ms: NOW_MS - 1,
+        expires_ms: Some(NOW_MS - 1),
+        purpose: SignInPurpose::Console,
         last_used_ms: None,
         revoked: true,
     };

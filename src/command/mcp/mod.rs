@@ -1,5 +1,7 @@
 //! `teamwire mcp`: a member's tools for an agent program.
 
+mod http;
+
 use std::{env, time::Duration};
 
 use clap::Args;
@@ -10,7 +12,8 @@ use teamwire_agents::{
 use teamwire_client::{Reason, Retry, v1};
 use tokio::time::timeout;
 
-use super::team;
+use self::http::Program;
+use super::{Output, team};
 use crate::{
     context::{Caller, ContextArgs, Who, is_within_runner},
     failure::Failure,
@@ -27,8 +30,9 @@ const OUTAGE_MAX: Duration = Duration::from_secs(240);
 /// least 10 s.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// Give an agent program the tools of a member, as an MCP server over standard input and output
+/// Give an agent program the tools of a member, by MCP
 ///
+/// Without --http, the command is an MCP server over standard input and output.
 /// Add this command to the settings of a program that speaks the Model Context Protocol. The command acts as your
 /// current identity, or as the one given with --as. In a program that `teamwire run` started, the command acts as the
 /// runner's member. Every member gets SendMessage, TeamStatus and the task board. Outside of a runner, members also get
@@ -37,12 +41,36 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// If you are in no team, or the identity that --as names is gone, the command tells the agent so. On the coordinator's
 /// machine, the agent then has only TeamCreate, and gets the other tools once it has created a team. With --as
 /// NAME@TEAM, the agent can create only that team.
+///
+/// With --http, a program that runs anywhere gets the tools from the coordinator, and needs nothing of teamwire. The
+/// command creates a tool credential and prints a setting for the program. The setting names an environment variable
+/// instead of the credential, so you can commit it. The program acts as your member: it checks its inbox with
+/// CheckInbox, and does not keep the member alive. Without --lead, a lead's program gets a teammate's tools.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
-pub(super) struct Mcp {}
+#[command(
+    after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme\n    teamwire mcp --http\n    teamwire mcp --http --lead --for codex"
+)]
+pub(super) struct Mcp {
+    /// Create a tool credential, and print the setting with which a program reaches the tools by URL
+    #[arg(long)]
+    http: bool,
+    /// Give the program a lead's tools; you must be the lead
+    #[arg(long, requires = "http")]
+    lead: bool,
+    /// The program that the setting is for [default: claude]
+    #[arg(long = "for", value_name = "PROGRAM", requires = "http")]
+    program: Option<Program>,
+    #[command(flatten)]
+    pub output: Output,
+}
 
 impl Mcp {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        if self.http {
+            let caller = context.caller(Who::Current)?;
+            caller.member()?;
+            return http::print(&caller, self.program.unwrap_or_default(), self.lead, self.output.json).await;
+        }
         let served = match member(context) {
             Ok(caller) => {
                 refuse_host(&caller).await?;

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod listen;
+mod mcp;
 mod notify;
 pub(in crate::command) mod operator;
 mod resources;
@@ -23,6 +24,7 @@ use teamwire_server::{
     domain::{Limits, price::Prices},
     edge::listen::TcpAndSocket,
     grpc::Advertised,
+    mcp::Mcp,
     server::{self, Listeners},
     store::{self, StoreError, backup},
     telemetry::{Metrics, metrics_endpoint},
@@ -36,6 +38,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util:
 
 use self::{
     listen::{bind_auxiliary, bind_protocol, local_address},
+    mcp::HttpTools,
     operator::OperatorFiles,
     resources::{fit_connections, fit_memory},
     socket::{Place, Socket},
@@ -51,6 +54,9 @@ use crate::{
 
 /// The embedded store's file in the state directory.
 const STORE_FILE: &str = "teamwire.redb";
+
+/// The library that serves MCP, as a filter of the log names it.
+const MCP_LIBRARY: &str = "rmcp";
 
 /// How long after the hard stop the store may still take to close.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -241,6 +247,13 @@ impl Serve {
             address: tcp_address.clone(),
         });
         let has_console = console.is_some();
+        let mcp = settings.mcp_enabled.then(|| Mcp {
+            tools: Arc::new(HttpTools::new(shutdown.clone())),
+            hosts: settings.console_hosts(),
+            origins: settings.web_origins.clone(),
+            is_tls: tls.is_some(),
+            address: tcp_address.clone(),
+        });
         // They were checked when they were read.
         let prices = Prices::parse(&settings.usage_prices).unwrap_or_default();
         let config = server::Config {
@@ -254,6 +267,7 @@ impl Serve {
             advertised: Advertised { addresses: settings.advertise, ca_fingerprint, socket: socket_address },
             web_origins: settings.web_origins,
             console,
+            mcp,
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
             alerts,
@@ -381,6 +395,11 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
             settings.log
         ))
     })?;
+    // It says a few things about each request.
+    let filter = match (settings.log.contains(MCP_LIBRARY), format!("{MCP_LIBRARY}=warn").parse()) {
+        (false, Ok(quiet)) => filter.add_directive(quiet),
+        _ => filter,
+    };
     let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let log = match settings.log_format.as_str() {
         "json" => log.json().boxed(),

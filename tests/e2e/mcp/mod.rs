@@ -1,5 +1,7 @@
 //! `teamwire mcp`, used by the official Python client in place of an agent program.
 
+mod http;
+
 use std::{
     cell::RefCell,
     env,
@@ -95,6 +97,20 @@ impl Agent {
     fn begin(&self, tool: &str, arguments: Value) {
         let call = json!({ "tool": tool, "arguments": arguments });
         writeln!(self.stdin.borrow_mut(), "{call}").unwrap();
+    }
+
+    /// Begins a call that is repeated with a key until it is answered.
+    fn begin_with_key(&self, key: &str, tool: &str, arguments: Value) {
+        let call = json!({ "tool": tool, "arguments": arguments, "key": key });
+        writeln!(self.stdin.borrow_mut(), "{call}").unwrap();
+    }
+
+    /// Makes such a call and returns the tool's text.
+    fn does_with_key(&self, key: &str, tool: &str, arguments: Value) -> String {
+        self.begin_with_key(key, tool, arguments);
+        let answer = self.next();
+        assert_eq!(answer["is_error"], false, "{answer}");
+        answer["text"].as_str().unwrap().to_owned()
     }
 
     /// Calls a tool and returns its text.

@@ -357,7 +357,11 @@ impl World {
 
     /// Returns a command for a program other than teamwire.
     pub(crate) fn program(&self, identity: &str, program: &Path) -> Command {
-        self.prepared(identity, bare(Command::new(program)))
+        let command = match self.machines.borrow().get(identity) {
+            Some(machine) => machine.command(&program.display().to_string()),
+            None => Command::new(program),
+        };
+        self.prepared(identity, bare(command))
     }
 
     fn command(&self, identity: &str) -> Command {

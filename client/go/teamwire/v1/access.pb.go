@@ -24,6 +24,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What a person signs in for.
+type SignInPurpose int32
+
+const (
+	// The console. SignIn returns a console credential.
+	SignInPurpose_SIGN_IN_PURPOSE_UNSPECIFIED SignInPurpose = 0
+	// A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
+	// program presents it, the rules treat the program as a teammate.
+	SignInPurpose_SIGN_IN_PURPOSE_TOOLS SignInPurpose = 1
+	// The same, with the lead's tools.
+	SignInPurpose_SIGN_IN_PURPOSE_LEAD_TOOLS SignInPurpose = 2
+)
+
+// Enum value maps for SignInPurpose.
+var (
+	SignInPurpose_name = map[int32]string{
+		0: "SIGN_IN_PURPOSE_UNSPECIFIED",
+		1: "SIGN_IN_PURPOSE_TOOLS",
+		2: "SIGN_IN_PURPOSE_LEAD_TOOLS",
+	}
+	SignInPurpose_value = map[string]int32{
+		"SIGN_IN_PURPOSE_UNSPECIFIED": 0,
+		"SIGN_IN_PURPOSE_TOOLS":       1,
+		"SIGN_IN_PURPOSE_LEAD_TOOLS":  2,
+	}
+)
+
+func (x SignInPurpose) Enum() *SignInPurpose {
+	p := new(SignInPurpose)
+	*p = x
+	return p
+}
+
+func (x SignInPurpose) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SignInPurpose) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_access_proto_enumTypes[0].Descriptor()
+}
+
+func (SignInPurpose) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_access_proto_enumTypes[0]
+}
+
+func (x SignInPurpose) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SignInPurpose.Descriptor instead.
+func (SignInPurpose) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_access_proto_rawDescGZIP(), []int{0}
+}
+
 // Who calls.
 type CallerKind int32
 
@@ -69,11 +123,11 @@ func (x CallerKind) String() string {
 }
 
 func (CallerKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_access_proto_enumTypes[0].Descriptor()
+	return file_teamwire_v1_access_proto_enumTypes[1].Descriptor()
 }
 
 func (CallerKind) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_access_proto_enumTypes[0]
+	return &file_teamwire_v1_access_proto_enumTypes[1]
 }
 
 func (x CallerKind) Number() protoreflect.EnumNumber {
@@ -82,7 +136,7 @@ func (x CallerKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallerKind.Descriptor instead.
 func (CallerKind) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_access_proto_rawDescGZIP(), []int{0}
+	return file_teamwire_v1_access_proto_rawDescGZIP(), []int{1}
 }
 
 // A kind of credential that can be revoked.
@@ -99,6 +153,8 @@ const (
 	CredentialKind_CREDENTIAL_KIND_JOIN_TOKEN CredentialKind = 3
 	// The credential of a member's or a host's current life.
 	CredentialKind_CREDENTIAL_KIND_MEMBER CredentialKind = 4
+	// A tool credential.
+	CredentialKind_CREDENTIAL_KIND_TOOL CredentialKind = 5
 )
 
 // Enum value maps for CredentialKind.
@@ -109,6 +165,7 @@ var (
 		2: "CREDENTIAL_KIND_OBSERVER",
 		3: "CREDENTIAL_KIND_JOIN_TOKEN",
 		4: "CREDENTIAL_KIND_MEMBER",
+		5: "CREDENTIAL_KIND_TOOL",
 	}
 	CredentialKind_value = map[string]int32{
 		"CREDENTIAL_KIND_UNSPECIFIED": 0,
@@ -116,6 +173,7 @@ var (
 		"CREDENTIAL_KIND_OBSERVER":    2,
 		"CREDENTIAL_KIND_JOIN_TOKEN":  3,
 		"CREDENTIAL_KIND_MEMBER":      4,
+		"CREDENTIAL_KIND_TOOL":        5,
 	}
 )
 
@@ -130,11 +188,11 @@ func (x CredentialKind) String() string {
 }
 
 func (CredentialKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_access_proto_enumTypes[1].Descriptor()
+	return file_teamwire_v1_access_proto_enumTypes[2].Descriptor()
 }
 
 func (CredentialKind) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_access_proto_enumTypes[1]
+	return &file_teamwire_v1_access_proto_enumTypes[2]
 }
 
 func (x CredentialKind) Number() protoreflect.EnumNumber {
@@ -143,7 +201,7 @@ func (x CredentialKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CredentialKind.Descriptor instead.
 func (CredentialKind) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_access_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_access_proto_rawDescGZIP(), []int{2}
 }
 
 // The request of AccessService.CreateSignInCode.
@@ -156,8 +214,10 @@ type CreateSignInCodeRequest struct {
 	ReadOnly bool `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same code; choose an unguessable key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. What the code is for. Unspecified: the console.
+	Purpose       SignInPurpose `protobuf:"varint,4,opt,name=purpose,proto3,enum=teamwire.v1.SignInPurpose" json:"purpose,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSignInCodeRequest) Reset() {
@@ -211,6 +271,13 @@ func (x *CreateSignInCodeRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *CreateSignInCodeRequest) GetPurpose() SignInPurpose {
+	if x != nil {
+		return x.Purpose
+	}
+	return SignInPurpose_SIGN_IN_PURPOSE_UNSPECIFIED
+}
+
 // The reply of AccessService.CreateSignInCode.
 type CreateSignInCodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -221,8 +288,11 @@ type CreateSignInCodeResponse struct {
 	// The address at which browsers on the coordinator's machine reach the console. Empty if this coordinator does not serve
 	// it.
 	ConsoleAddress string `protobuf:"bytes,3,opt,name=console_address,json=consoleAddress,proto3" json:"console_address,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The address below which programs reach `/mcp`: the first of those that the coordinator advertises, or else one for programs
+	// on its machine. Empty if this coordinator does not serve MCP.
+	McpAddress    string `protobuf:"bytes,4,opt,name=mcp_address,json=mcpAddress,proto3" json:"mcp_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSignInCodeResponse) Reset() {
@@ -276,6 +346,13 @@ func (x *CreateSignInCodeResponse) GetConsoleAddress() string {
 	return ""
 }
 
+func (x *CreateSignInCodeResponse) GetMcpAddress() string {
+	if x != nil {
+		return x.McpAddress
+	}
+	return ""
+}
+
 // The request of AccessService.SignIn.
 type SignInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -325,11 +402,11 @@ func (x *SignInRequest) GetIdempotencyKey() string {
 // The reply of AccessService.SignIn.
 type SignInResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The console credential. Only SignIn returns it.
+	// The console credential or tool credential. Only SignIn returns it.
 	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
-	// When it expires.
+	// When it expires. Absent if it ends with the life of the member.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// What the console credential permits.
+	// What the credential permits.
 	Caller        *Caller `protobuf:"bytes,3,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -784,7 +861,7 @@ func (x *ListCredentialsRequest) GetPageToken() string {
 // The reply of AccessService.ListCredentials.
 type ListCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Console credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
+	// Console and tool credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
 	// in the order of the ids.
 	Credentials []*Credential `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
 	// For the next page. Empty if this is the last one.
@@ -933,16 +1010,19 @@ var File_teamwire_v1_access_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/access.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"s\n" +
+	"\x18teamwire/v1/access.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xa9\x01\n" +
 	"\x17CreateSignInCodeRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1b\n" +
 	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x97\x01\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x124\n" +
+	"\apurpose\x18\x04 \x01(\x0e2\x1a.teamwire.v1.SignInPurposeR\apurpose\"\xb8\x01\n" +
 	"\x18CreateSignInCodeResponse\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\tB\x03\x80\x01\x01R\x04code\x129\n" +
 	"\n" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12'\n" +
-	"\x0fconsole_address\x18\x03 \x01(\tR\x0econsoleAddress\"8\n" +
+	"\x0fconsole_address\x18\x03 \x01(\tR\x0econsoleAddress\x12\x1f\n" +
+	"\vmcp_address\x18\x04 \x01(\tR\n" +
+	"mcpAddress\"8\n" +
 	"\rSignInRequest\x12'\n" +
 	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\"\x9d\x01\n" +
 	"\x0eSignInResponse\x12#\n" +
@@ -995,20 +1075,25 @@ const file_teamwire_v1_access_proto_rawDesc = "" +
 	"\x17RevokeCredentialRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x1a\n" +
-	"\x18RevokeCredentialResponse*\x8b\x01\n" +
+	"\x18RevokeCredentialResponse*k\n" +
+	"\rSignInPurpose\x12\x1f\n" +
+	"\x1bSIGN_IN_PURPOSE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15SIGN_IN_PURPOSE_TOOLS\x10\x01\x12\x1e\n" +
+	"\x1aSIGN_IN_PURPOSE_LEAD_TOOLS\x10\x02*\x8b\x01\n" +
 	"\n" +
 	"CallerKind\x12\x1b\n" +
 	"\x17CALLER_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CALLER_KIND_OPERATOR\x10\x01\x12\x16\n" +
 	"\x12CALLER_KIND_MEMBER\x10\x02\x12\x18\n" +
 	"\x14CALLER_KIND_OBSERVER\x10\x03\x12\x14\n" +
-	"\x10CALLER_KIND_HOST\x10\x04*\xa8\x01\n" +
+	"\x10CALLER_KIND_HOST\x10\x04*\xc2\x01\n" +
 	"\x0eCredentialKind\x12\x1f\n" +
 	"\x1bCREDENTIAL_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17CREDENTIAL_KIND_CONSOLE\x10\x01\x12\x1c\n" +
 	"\x18CREDENTIAL_KIND_OBSERVER\x10\x02\x12\x1e\n" +
 	"\x1aCREDENTIAL_KIND_JOIN_TOKEN\x10\x03\x12\x1a\n" +
-	"\x16CREDENTIAL_KIND_MEMBER\x10\x042\x9d\x04\n" +
+	"\x16CREDENTIAL_KIND_MEMBER\x10\x04\x12\x18\n" +
+	"\x14CREDENTIAL_KIND_TOOL\x10\x052\x9d\x04\n" +
 	"\rAccessService\x12u\n" +
 	"\x10CreateSignInCode\x12$.teamwire.v1.CreateSignInCodeRequest\x1a%.teamwire.v1.CreateSignInCodeResponse\"\x14\x8a\xb5\x18\r\n" +
 	"\x03\x01\x04\x05\x10\x02\x1a\x04team\x90\x02\x02\x12O\n" +
@@ -1034,55 +1119,57 @@ func file_teamwire_v1_access_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_access_proto_rawDescData
 }
 
-var file_teamwire_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_teamwire_v1_access_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_teamwire_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_teamwire_v1_access_proto_goTypes = []any{
-	(CallerKind)(0),                  // 0: teamwire.v1.CallerKind
-	(CredentialKind)(0),              // 1: teamwire.v1.CredentialKind
-	(*CreateSignInCodeRequest)(nil),  // 2: teamwire.v1.CreateSignInCodeRequest
-	(*CreateSignInCodeResponse)(nil), // 3: teamwire.v1.CreateSignInCodeResponse
-	(*SignInRequest)(nil),            // 4: teamwire.v1.SignInRequest
-	(*SignInResponse)(nil),           // 5: teamwire.v1.SignInResponse
-	(*Caller)(nil),                   // 6: teamwire.v1.Caller
-	(*GetCallerRequest)(nil),         // 7: teamwire.v1.GetCallerRequest
-	(*GetCallerResponse)(nil),        // 8: teamwire.v1.GetCallerResponse
-	(*Credential)(nil),               // 9: teamwire.v1.Credential
-	(*ListCredentialsRequest)(nil),   // 10: teamwire.v1.ListCredentialsRequest
-	(*ListCredentialsResponse)(nil),  // 11: teamwire.v1.ListCredentialsResponse
-	(*RevokeCredentialRequest)(nil),  // 12: teamwire.v1.RevokeCredentialRequest
-	(*RevokeCredentialResponse)(nil), // 13: teamwire.v1.RevokeCredentialResponse
-	(*timestamppb.Timestamp)(nil),    // 14: google.protobuf.Timestamp
-	(*Sender)(nil),                   // 15: teamwire.v1.Sender
+	(SignInPurpose)(0),               // 0: teamwire.v1.SignInPurpose
+	(CallerKind)(0),                  // 1: teamwire.v1.CallerKind
+	(CredentialKind)(0),              // 2: teamwire.v1.CredentialKind
+	(*CreateSignInCodeRequest)(nil),  // 3: teamwire.v1.CreateSignInCodeRequest
+	(*CreateSignInCodeResponse)(nil), // 4: teamwire.v1.CreateSignInCodeResponse
+	(*SignInRequest)(nil),            // 5: teamwire.v1.SignInRequest
+	(*SignInResponse)(nil),           // 6: teamwire.v1.SignInResponse
+	(*Caller)(nil),                   // 7: teamwire.v1.Caller
+	(*GetCallerRequest)(nil),         // 8: teamwire.v1.GetCallerRequest
+	(*GetCallerResponse)(nil),        // 9: teamwire.v1.GetCallerResponse
+	(*Credential)(nil),               // 10: teamwire.v1.Credential
+	(*ListCredentialsRequest)(nil),   // 11: teamwire.v1.ListCredentialsRequest
+	(*ListCredentialsResponse)(nil),  // 12: teamwire.v1.ListCredentialsResponse
+	(*RevokeCredentialRequest)(nil),  // 13: teamwire.v1.RevokeCredentialRequest
+	(*RevokeCredentialResponse)(nil), // 14: teamwire.v1.RevokeCredentialResponse
+	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
+	(*Sender)(nil),                   // 16: teamwire.v1.Sender
 }
 var file_teamwire_v1_access_proto_depIdxs = []int32{
-	14, // 0: teamwire.v1.CreateSignInCodeResponse.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 1: teamwire.v1.SignInResponse.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 2: teamwire.v1.SignInResponse.caller:type_name -> teamwire.v1.Caller
-	0,  // 3: teamwire.v1.Caller.kind:type_name -> teamwire.v1.CallerKind
-	14, // 4: teamwire.v1.Caller.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 5: teamwire.v1.GetCallerResponse.caller:type_name -> teamwire.v1.Caller
-	1,  // 6: teamwire.v1.Credential.kind:type_name -> teamwire.v1.CredentialKind
-	0,  // 7: teamwire.v1.Credential.acts_for:type_name -> teamwire.v1.CallerKind
-	14, // 8: teamwire.v1.Credential.created_at:type_name -> google.protobuf.Timestamp
-	14, // 9: teamwire.v1.Credential.expires_at:type_name -> google.protobuf.Timestamp
-	14, // 10: teamwire.v1.Credential.last_used_at:type_name -> google.protobuf.Timestamp
-	15, // 11: teamwire.v1.Credential.created_by:type_name -> teamwire.v1.Sender
-	9,  // 12: teamwire.v1.ListCredentialsResponse.credentials:type_name -> teamwire.v1.Credential
-	2,  // 13: teamwire.v1.AccessService.CreateSignInCode:input_type -> teamwire.v1.CreateSignInCodeRequest
-	4,  // 14: teamwire.v1.AccessService.SignIn:input_type -> teamwire.v1.SignInRequest
-	7,  // 15: teamwire.v1.AccessService.GetCaller:input_type -> teamwire.v1.GetCallerRequest
-	10, // 16: teamwire.v1.AccessService.ListCredentials:input_type -> teamwire.v1.ListCredentialsRequest
-	12, // 17: teamwire.v1.AccessService.RevokeCredential:input_type -> teamwire.v1.RevokeCredentialRequest
-	3,  // 18: teamwire.v1.AccessService.CreateSignInCode:output_type -> teamwire.v1.CreateSignInCodeResponse
-	5,  // 19: teamwire.v1.AccessService.SignIn:output_type -> teamwire.v1.SignInResponse
-	8,  // 20: teamwire.v1.AccessService.GetCaller:output_type -> teamwire.v1.GetCallerResponse
-	11, // 21: teamwire.v1.AccessService.ListCredentials:output_type -> teamwire.v1.ListCredentialsResponse
-	13, // 22: teamwire.v1.AccessService.RevokeCredential:output_type -> teamwire.v1.RevokeCredentialResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	0,  // 0: teamwire.v1.CreateSignInCodeRequest.purpose:type_name -> teamwire.v1.SignInPurpose
+	15, // 1: teamwire.v1.CreateSignInCodeResponse.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 2: teamwire.v1.SignInResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 3: teamwire.v1.SignInResponse.caller:type_name -> teamwire.v1.Caller
+	1,  // 4: teamwire.v1.Caller.kind:type_name -> teamwire.v1.CallerKind
+	15, // 5: teamwire.v1.Caller.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 6: teamwire.v1.GetCallerResponse.caller:type_name -> teamwire.v1.Caller
+	2,  // 7: teamwire.v1.Credential.kind:type_name -> teamwire.v1.CredentialKind
+	1,  // 8: teamwire.v1.Credential.acts_for:type_name -> teamwire.v1.CallerKind
+	15, // 9: teamwire.v1.Credential.created_at:type_name -> google.protobuf.Timestamp
+	15, // 10: teamwire.v1.Credential.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 11: teamwire.v1.Credential.last_used_at:type_name -> google.protobuf.Timestamp
+	16, // 12: teamwire.v1.Credential.created_by:type_name -> teamwire.v1.Sender
+	10, // 13: teamwire.v1.ListCredentialsResponse.credentials:type_name -> teamwire.v1.Credential
+	3,  // 14: teamwire.v1.AccessService.CreateSignInCode:input_type -> teamwire.v1.CreateSignInCodeRequest
+	5,  // 15: teamwire.v1.AccessService.SignIn:input_type -> teamwire.v1.SignInRequest
+	8,  // 16: teamwire.v1.AccessService.GetCaller:input_type -> teamwire.v1.GetCallerRequest
+	11, // 17: teamwire.v1.AccessService.ListCredentials:input_type -> teamwire.v1.ListCredentialsRequest
+	13, // 18: teamwire.v1.AccessService.RevokeCredential:input_type -> teamwire.v1.RevokeCredentialRequest
+	4,  // 19: teamwire.v1.AccessService.CreateSignInCode:output_type -> teamwire.v1.CreateSignInCodeResponse
+	6,  // 20: teamwire.v1.AccessService.SignIn:output_type -> teamwire.v1.SignInResponse
+	9,  // 21: teamwire.v1.AccessService.GetCaller:output_type -> teamwire.v1.GetCallerResponse
+	12, // 22: teamwire.v1.AccessService.ListCredentials:output_type -> teamwire.v1.ListCredentialsResponse
+	14, // 23: teamwire.v1.AccessService.RevokeCredential:output_type -> teamwire.v1.RevokeCredentialResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_access_proto_init() }
@@ -1097,7 +1184,7 @@ func file_teamwire_v1_access_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_access_proto_rawDesc), len(file_teamwire_v1_access_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,

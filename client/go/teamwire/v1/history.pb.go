@@ -40,7 +40,8 @@ const (
 	TeamEventKind_TEAM_EVENT_KIND_OBSERVER_CREATED TeamEventKind = 4
 	// The store has lost changes that the coordinator had confirmed with OK.
 	TeamEventKind_TEAM_EVENT_KIND_WRITES_LOST TeamEventKind = 5
-	// A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer.
+	// A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer. If TeamEvent.credential is
+	// a tool credential, the person signed an agent program in.
 	TeamEventKind_TEAM_EVENT_KIND_SIGNED_IN TeamEventKind = 6
 	// A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
 	// if it was a join token, the member that was invited.
@@ -252,7 +253,7 @@ type TeamEvent struct {
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
 	// Set when a person signed in. Whether that person may only read.
 	ReadOnly bool `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// Set when a credential was revoked. Its kind.
+	// Set when a credential was revoked, or a tool credential was created. Its kind.
 	Credential    CredentialKind `protobuf:"varint,5,opt,name=credential,proto3,enum=teamwire.v1.CredentialKind" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

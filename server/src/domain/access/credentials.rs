@@ -16,7 +16,9 @@ use crate::{
         history,
         identity::{self, Admit, Authenticated, CallerCredentials, Principal},
         limits::Limits,
-        records::{ActsFor, ConsoleRecord, JoinTokenRecord, Life, ObserverRecord, SignInsRecord, TeamRecord},
+        records::{
+            ActsFor, ConsoleRecord, JoinTokenRecord, Life, ObserverRecord, SignInPurpose, SignInsRecord, TeamRecord,
+        },
         secret::SecretHash,
         time::timestamp,
         tx::{RuleError, Tx},
@@ -94,12 +96,12 @@ fn own(
 ) -> Result<Vec<v1::Credential>, RuleError> {
     let viewer = Viewer::new(who, tx.ctx.now_ms);
     let Some(sign_ins) = tx.read::<SignInsRecord>(&acts_for.key())? else { return Ok(Vec::new()) };
-    tx.want::<ConsoleRecord>(sign_ins.live.iter().cloned())?;
+    let mut live = [&sign_ins.live[..], &sign_ins.tools[..]].concat();
+    tx.want::<ConsoleRecord>(live.iter().cloned())?;
     let observer = match acts_for {
         ActsFor::Observer(id) => tx.read::<ObserverRecord>(id)?,
         _ => None,
     };
-    let mut live = sign_ins.live.clone();
     live.sort();
     let mut shown = Vec::new();
     for id in live {
@@ -123,7 +125,14 @@ fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, cons
     }
 }
 
-/// Shows a console credential. `None` if it is no longer valid. `team`: its team. `observer`: the observer that it acts
+fn kind_of(console: &ConsoleRecord) -> CredentialKind {
+    match console.purpose {
+        SignInPurpose::Console => CredentialKind::Console,
+        SignInPurpose::Tools { .. } => CredentialKind::Tool,
+    }
+}
+
+/// Shows a console or a tool credential. `None` if it is no longer valid. `team`: its team. `observer`: the observer that it acts
 /// for.
 pub fn show_console(
     viewer: Viewer<'_>,
@@ -137,15 +146,16 @@ pub fn show_console(
         ActsFor::Member(name) => (CallerKind::Member, name.to_string(), Some(Actor::Member(name.clone()))),
         ActsFor::Observer(_) => (CallerKind::Observer, String::new(), None),
     };
-    let is_valid = !console.revoked && console.expires_ms > viewer.now_ms && is_current(team, observer, console);
+    let has_expired = console.expires_ms.is_some_and(|expires_ms| expires_ms <= viewer.now_ms);
+    let is_valid = !console.revoked && !has_expired && is_current(team, observer, console);
     is_valid.then(|| v1::Credential {
         id: id.to_owned(),
-        kind: CredentialKind::Console.into(),
+        kind: kind_of(console).into(),
         acts_for: acts_for.into(),
         member,
         read_only: console.read_only,
         created_at: Some(timestamp(console.created_ms)),
-        expires_at: Some(timestamp(console.expires_ms)),
+        expires_at: console.expires_ms.map(timestamp),
         last_used_at: console.last_used_ms.map(timestamp),
         uses_left: 0,
         created_by: created_by.as_ref().map(Into::into),
@@ -215,7 +225,7 @@ pub fn revoke(
             ActsFor::Member(name) => Some(name),
             ActsFor::Operator | ActsFor::Observer(_) => None,
         };
-        revoker.record(tx, CredentialKind::Console, member);
+        revoker.record(tx, kind_of(&console), member);
         return Ok(());
     }
     if revoker.own.is_none() {

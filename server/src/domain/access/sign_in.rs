@@ -6,7 +6,7 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     id,
-    v1::{self, CallerKind},
+    v1::{self, CallerKind, CredentialKind, history_entry::Event},
 };
 
 use super::member;
@@ -16,7 +16,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal},
     life::new_credential,
     quota::Spender,
-    records::{ActsFor, ConsoleRecord, ObserverRecord, SignInCodeRecord, SignInsRecord, TeamRecord},
+    records::{ActsFor, ConsoleRecord, ObserverRecord, SignInCodeRecord, SignInPurpose, SignInsRecord, TeamRecord},
     secret::SecretHash,
     time::{ms, timestamp},
     tx::{RuleError, Tx},
@@ -34,6 +34,9 @@ const CONSOLE_TTL: Duration = Duration::from_secs(8 * 60 * 60);
 /// How many console credentials act for a caller at most; the oldest one is revoked.
 const CONSOLES_MAX: usize = 16;
 
+/// How many tool credentials act for a member at most; a further one is refused.
+const TOOLS_MAX: usize = 16;
+
 /// Creates a code. The caller's team is `request.team`, or the directory's for the operator.
 pub fn create_code(
     tx: &mut Tx<'_>,
@@ -41,6 +44,7 @@ pub fn create_code(
     request: &v1::CreateSignInCodeRequest,
 ) -> Result<v1::CreateSignInCodeResponse, RuleError> {
     let acts_for = creator(tx, who, request)?;
+    let purpose = purpose(tx, &acts_for, request)?;
     let bare = v1::CreateSignInCodeRequest { idempotency_key: String::new(), ..request.clone() };
     let scope = format!("code/{}", acts_for.key());
     let call = KeyedCall::new(&scope, &request.idempotency_key, fingerprint(&bare, None))?;
@@ -61,7 +65,7 @@ pub fn create_code(
     tx.put(&acts_for.key(), &sign_ins);
     let read_only = request.read_only || matches!(acts_for, ActsFor::Observer(_));
     let secret = SecretHash::of(&secret);
-    tx.put(&id, &SignInCodeRecord { secret, acts_for, proof: who.hash, read_only, expires_ms, used: false });
+    tx.put(&id, &SignInCodeRecord { secret, acts_for, proof: who.hash, read_only, purpose, expires_ms, used: false });
     let expires_at = Some(timestamp(expires_ms));
     // `grpc/` says where this coordinator serves the console.
     let reply = v1::CreateSignInCodeResponse { expires_at, ..Default::default() };
@@ -93,10 +97,33 @@ fn creator(
     }
 }
 
+/// Returns what the person signs in for. Only members have tools.
+fn purpose(
+    tx: &mut Tx<'_>,
+    acts_for: &ActsFor,
+    request: &v1::CreateSignInCodeRequest,
+) -> Result<SignInPurpose, RuleError> {
+    let leads = match request.purpose() {
+        v1::SignInPurpose::Unspecified => return Ok(SignInPurpose::Console),
+        v1::SignInPurpose::Tools => false,
+        v1::SignInPurpose::LeadTools => true,
+    };
+    let ActsFor::Member(name) = acts_for else {
+        let text = "Only a member has tools. Create the tool credential as the member that the program is to act as.";
+        return Err(Refusal::new(Reason::NotPermitted, text).into());
+    };
+    if leads && !tx.read::<TeamRecord>("")?.is_some_and(|team| team.is_lead(name)) {
+        let text = format!("{name} does not lead the team. Leave out --lead: the program then gets a member's tools.");
+        return Err(Refusal::new(Reason::LeadOnly, text).into());
+    }
+    Ok(SignInPurpose::Tools { leads })
+}
+
 fn no_further_codes() -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
-        "A sign-in to the console cannot create codes for further ones. Run `teamwire console` where you ran it before.",
+        "A console credential or a tool credential cannot create codes for further ones. Run the command where you ran it \
+         before.",
     )
 }
 
@@ -123,24 +150,34 @@ pub fn sign_in(
         return Ok(v1::SignInResponse { credential, ..reply });
     }
     check_code(tx, &code)?;
-    let (caller, expires_ms) = who_signs_in(tx, team.as_ref(), &code)?;
+    let (caller, console_until) = who_signs_in(tx, team.as_ref(), &code)?;
     if team.is_some() {
         tx.spends_as(Spender::from(&caller));
     }
     tx.put(id, &SignInCodeRecord { used: true, ..SignInCodeRecord::clone(&code) });
-    let SignInCodeRecord { acts_for, proof, read_only, .. } = SignInCodeRecord::clone(&code);
+    let SignInCodeRecord { acts_for, proof, read_only, purpose, .. } = SignInCodeRecord::clone(&code);
     let mut sign_ins = sign_ins(tx, &acts_for)?;
-    sign_ins.live.push(id.clone());
-    if sign_ins.live.len() > CONSOLES_MAX {
-        let oldest = sign_ins.live[0].clone();
-        end(tx, &mut sign_ins, &oldest)?;
-    }
+    let expires_ms = match purpose {
+        SignInPurpose::Console => {
+            sign_ins.live.push(id.clone());
+            if sign_ins.live.len() > CONSOLES_MAX {
+                let oldest = sign_ins.live[0].clone();
+                end(tx, &mut sign_ins, &oldest)?;
+            }
+            Some(console_until)
+        }
+        SignInPurpose::Tools { .. } => {
+            add_tools(tx, &mut sign_ins, id, &proof)?;
+            None
+        }
+    };
     tx.put(&acts_for.key(), &sign_ins);
     let console = ConsoleRecord {
         secret: SecretHash::of(&secret),
         acts_for,
         proof,
         read_only,
+        purpose,
         created_ms: tx.ctx.now_ms,
         expires_ms,
         last_used_ms: None,
@@ -148,13 +185,36 @@ pub fn sign_in(
     };
     tx.put(id, &console);
     if team.is_some() {
-        history::append(tx, history::sign_in_event(caller.actor().ok().as_ref(), read_only));
+        let mut event = history::sign_in_event(caller.actor().ok().as_ref(), read_only);
+        if let (SignInPurpose::Tools { .. }, Event::Team(event)) = (purpose, &mut event) {
+            event.credential = CredentialKind::Tool.into();
+        }
+        history::append(tx, event);
     }
-    let caller = show_caller(team.as_deref(), &caller, read_only, Some(expires_ms), id);
+    let caller = show_caller(team.as_deref(), &caller, read_only, expires_ms, id);
     let reply =
-        v1::SignInResponse { credential: String::new(), expires_at: Some(timestamp(expires_ms)), caller: Some(caller) };
+        v1::SignInResponse { credential: String::new(), expires_at: expires_ms.map(timestamp), caller: Some(caller) };
     call.record_reply(tx, &reply);
     Ok(v1::SignInResponse { credential, ..reply })
+}
+
+/// Adds a tool credential to the list of those that are not revoked, and drops those of earlier lives from it.
+fn add_tools(tx: &mut Tx<'_>, sign_ins: &mut SignInsRecord, id: &str, proof: &SecretHash) -> Result<(), RuleError> {
+    tx.want::<ConsoleRecord>(sign_ins.tools.iter().cloned())?;
+    for former in sign_ins.tools.clone() {
+        if tx.read::<ConsoleRecord>(&former)?.is_none_or(|console| console.proof != *proof) {
+            end(tx, sign_ins, &former)?;
+        }
+    }
+    if sign_ins.tools.len() >= TOOLS_MAX {
+        let text = format!(
+            "The member has {TOOLS_MAX} tool credentials already. `teamwire access list` shows them, and `teamwire access \
+             revoke ID` revokes one that no program uses."
+        );
+        return Err(Refusal::new(Reason::QuotaExceeded, text).into());
+    }
+    sign_ins.tools.push(id.to_owned());
+    Ok(())
 }
 
 fn check_code(tx: &Tx<'_>, code: &SignInCodeRecord) -> Result<(), Refusal> {
@@ -166,7 +226,7 @@ fn check_code(tx: &Tx<'_>, code: &SignInCodeRecord) -> Result<(), Refusal> {
     Err(Refusal::new(reason, format!("The code {what}. Run `teamwire console` again.")))
 }
 
-/// Returns who signs in, and until when.
+/// Returns who signs in, and until when a console credential is valid.
 fn who_signs_in(
     tx: &mut Tx<'_>,
     team: Option<&Arc<TeamRecord>>,
@@ -192,6 +252,7 @@ pub(super) fn end(tx: &mut Tx<'_>, sign_ins: &mut SignInsRecord, id: &str) -> Re
         tx.put(id, &ConsoleRecord { revoked: true, ..ConsoleRecord::clone(&console) });
     }
     sign_ins.live.retain(|live| live != id);
+    sign_ins.tools.retain(|live| live != id);
     sign_ins.revoked.push(id.to_owned());
     if sign_ins.revoked.len() > CONSOLES_MAX {
         tx.delete::<ConsoleRecord>(&sign_ins.revoked.remove(0));
@@ -203,7 +264,7 @@ pub(super) fn end(tx: &mut Tx<'_>, sign_ins: &mut SignInsRecord, id: &str) -> Re
 pub fn get_caller(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<v1::Caller, RuleError> {
     let (expires_ms, id) = match &who.credential {
         Credential::Console { id, .. } => {
-            (tx.read::<ConsoleRecord>(id)?.map(|console| console.expires_ms), id.as_str())
+            (tx.read::<ConsoleRecord>(id)?.and_then(|console| console.expires_ms), id.as_str())
         }
         Credential::Observer { id, .. } => {
             (tx.read::<ObserverRecord>(id)?.map(|observer| observer.expires_ms), id.as_str())

@@ -77,6 +77,20 @@ impl ActsFor {
     }
 }
 
+/// What a person signs in for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignInPurpose {
+    /// To use the console.
+    #[default]
+    Console,
+    /// To give an agent program a member's tools.
+    Tools {
+        /// Whether a lead's tools are among them.
+        leads: bool,
+    },
+}
+
 /// A code for signing in; id: its public part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SignInCodeRecord {
@@ -88,6 +102,8 @@ pub struct SignInCodeRecord {
     pub proof: SecretHash,
     /// Whether the console credential can only read.
     pub read_only: bool,
+    /// What the console credential is for.
+    pub purpose: SignInPurpose,
     /// When it expires.
     pub expires_ms: u64,
     /// Whether it was used.
@@ -96,7 +112,7 @@ pub struct SignInCodeRecord {
 
 stored_as_json!(SignInCodeRecord, "code");
 
-/// A console credential; id: its public part, which is that of its code.
+/// A console credential or a tool credential; id: its public part, which is that of its code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConsoleRecord {
     /// The hash of its secret.
@@ -107,10 +123,12 @@ pub struct ConsoleRecord {
     pub proof: SecretHash,
     /// Whether it can only read.
     pub read_only: bool,
+    /// What it is for.
+    pub purpose: SignInPurpose,
     /// When the person signed in.
     pub created_ms: u64,
-    /// When it expires.
-    pub expires_ms: u64,
+    /// When it expires. `None` if it ends with the life that it acts for.
+    pub expires_ms: Option<u64>,
     /// When a call last presented it, give or take a minute, if one has.
     pub last_used_ms: Option<u64>,
     /// Whether it was revoked.
@@ -126,7 +144,9 @@ pub struct SignInsRecord {
     pub codes: Vec<String>,
     /// The console credentials that were not revoked. Some may have expired.
     pub live: Vec<String>,
-    /// The console credentials that were revoked last.
+    /// The tool credentials that were not revoked. Some may belong to earlier lives.
+    pub tools: Vec<String>,
+    /// The console and tool credentials that were revoked last.
     pub revoked: Vec<String>,
 }
 

@@ -23,7 +23,9 @@ mod team;
 pub use activity::{ActivityRecord, Bound, Failed, LastTurnRecord, Program, ToolCall, WorkRecord};
 pub use alerts::{AlertSlot, AlertsRecord, OutgoingAlert};
 pub use audit::{ChainRecord, OperatorMarkRecord};
-pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
+pub use credentials::{
+    ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInPurpose, SignInsRecord,
+};
 pub use host::{HostRecord, ProfileRecord};
 pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};
 pub use permission_rules::{Extent, PermissionRulesRecord, RuleRecord};

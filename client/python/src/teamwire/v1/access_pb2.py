@@ -27,7 +27,7 @@ from teamwire.v1 import message_pb2 as teamwire_dot_v1_dot_message__pb2
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18teamwire/v1/access.proto\x12\x0bteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"S\n\x17\x43reateSignInCodeRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tread_only\x18\x02 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"v\n\x18\x43reateSignInCodeResponse\x12\x11\n\x04\x63ode\x18\x01 \x01(\tB\x03\x80\x01\x01\x12.\n\nexpires_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onsole_address\x18\x03 \x01(\t\"(\n\rSignInRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\"~\n\x0eSignInResponse\x12\x17\n\ncredential\x18\x01 \x01(\tB\x03\x80\x01\x01\x12.\n\nexpires_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06\x63\x61ller\x18\x03 \x01(\x0b\x32\x13.teamwire.v1.Caller\"\xd0\x01\n\x06\x43\x61ller\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.CallerKind\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0f\n\x07is_lead\x18\x03 \x01(\x08\x12\x0c\n\x04team\x18\x04 \x01(\t\x12\x11\n\tread_only\x18\x05 \x01(\x08\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0eserver_version\x18\x07 \x01(\t\x12\x15\n\rcredential_id\x18\x08 \x01(\t\"\x12\n\x10GetCallerRequest\"8\n\x11GetCallerResponse\x12#\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x13.teamwire.v1.Caller\"\xf3\x02\n\nCredential\x12\n\n\x02id\x18\x01 \x01(\t\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.teamwire.v1.CredentialKind\x12)\n\x08\x61\x63ts_for\x18\x03 \x01(\x0e\x32\x17.teamwire.v1.CallerKind\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x11\n\tread_only\x18\x05 \x01(\x08\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0clast_used_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tuses_left\x18\t \x01(\r\x12\'\n\ncreated_by\x18\n \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x12\n\nis_calling\x18\x0b \x01(\x08\"M\n\x16ListCredentialsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"`\n\x17ListCredentialsResponse\x12,\n\x0b\x63redentials\x18\x01 \x03(\x0b\x32\x17.teamwire.v1.Credential\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"3\n\x17RevokeCredentialRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"\x1a\n\x18RevokeCredentialResponse*\x8b\x01\n\nCallerKind\x12\x1b\n\x17\x43\x41LLER_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43\x41LLER_KIND_OPERATOR\x10\x01\x12\x16\n\x12\x43\x41LLER_KIND_MEMBER\x10\x02\x12\x18\n\x14\x43\x41LLER_KIND_OBSERVER\x10\x03\x12\x14\n\x10\x43\x41LLER_KIND_HOST\x10\x04*\xa8\x01\n\x0e\x43redentialKind\x12\x1f\n\x1b\x43REDENTIAL_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43REDENTIAL_KIND_CONSOLE\x10\x01\x12\x1c\n\x18\x43REDENTIAL_KIND_OBSERVER\x10\x02\x12\x1e\n\x1a\x43REDENTIAL_KIND_JOIN_TOKEN\x10\x03\x12\x1a\n\x16\x43REDENTIAL_KIND_MEMBER\x10\x04\x32\x9d\x04\n\rAccessService\x12u\n\x10\x43reateSignInCode\x12$.teamwire.v1.CreateSignInCodeRequest\x1a%.teamwire.v1.CreateSignInCodeResponse\"\x14\x90\x02\x02\x8a\xb5\x18\r\n\x03\x01\x04\x05\x10\x02\x1a\x04team\x12O\n\x06SignIn\x12\x1a.teamwire.v1.SignInRequest\x1a\x1b.teamwire.v1.SignInResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x07\x10\x02\x12[\n\tGetCaller\x12\x1d.teamwire.v1.GetCallerRequest\x1a\x1e.teamwire.v1.GetCallerResponse\"\x0f\x90\x02\x01\x8a\xb5\x18\x08\n\x04\x01\x03\x04\x05\x10\x01\x12l\n\x0fListCredentials\x12#.teamwire.v1.ListCredentialsRequest\x1a$.teamwire.v1.ListCredentialsResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12y\n\x10RevokeCredential\x12$.teamwire.v1.RevokeCredentialRequest\x1a%.teamwire.v1.RevokeCredentialResponse\"\x18\x90\x02\x02\x8a\xb5\x18\x11\n\x03\x01\x04\x05\x10\x02\x1a\x04team\"\x02idBQ\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18teamwire/v1/access.proto\x12\x0bteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\x80\x01\n\x17\x43reateSignInCodeRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tread_only\x18\x02 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12+\n\x07purpose\x18\x04 \x01(\x0e\x32\x1a.teamwire.v1.SignInPurpose\"\x8b\x01\n\x18\x43reateSignInCodeResponse\x12\x11\n\x04\x63ode\x18\x01 \x01(\tB\x03\x80\x01\x01\x12.\n\nexpires_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0f\x63onsole_address\x18\x03 \x01(\t\x12\x13\n\x0bmcp_address\x18\x04 \x01(\t\"(\n\rSignInRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\"~\n\x0eSignInResponse\x12\x17\n\ncredential\x18\x01 \x01(\tB\x03\x80\x01\x01\x12.\n\nexpires_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06\x63\x61ller\x18\x03 \x01(\x0b\x32\x13.teamwire.v1.Caller\"\xd0\x01\n\x06\x43\x61ller\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.CallerKind\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0f\n\x07is_lead\x18\x03 \x01(\x08\x12\x0c\n\x04team\x18\x04 \x01(\t\x12\x11\n\tread_only\x18\x05 \x01(\x08\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0eserver_version\x18\x07 \x01(\t\x12\x15\n\rcredential_id\x18\x08 \x01(\t\"\x12\n\x10GetCallerRequest\"8\n\x11GetCallerResponse\x12#\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x13.teamwire.v1.Caller\"\xf3\x02\n\nCredential\x12\n\n\x02id\x18\x01 \x01(\t\x12)\n\x04kind\x18\x02 \x01(\x0e\x32\x1b.teamwire.v1.CredentialKind\x12)\n\x08\x61\x63ts_for\x18\x03 \x01(\x0e\x32\x17.teamwire.v1.CallerKind\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x11\n\tread_only\x18\x05 \x01(\x08\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0clast_used_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tuses_left\x18\t \x01(\r\x12\'\n\ncreated_by\x18\n \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x12\n\nis_calling\x18\x0b \x01(\x08\"M\n\x16ListCredentialsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"`\n\x17ListCredentialsResponse\x12,\n\x0b\x63redentials\x18\x01 \x03(\x0b\x32\x17.teamwire.v1.Credential\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"3\n\x17RevokeCredentialRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"\x1a\n\x18RevokeCredentialResponse*k\n\rSignInPurpose\x12\x1f\n\x1bSIGN_IN_PURPOSE_UNSPECIFIED\x10\x00\x12\x19\n\x15SIGN_IN_PURPOSE_TOOLS\x10\x01\x12\x1e\n\x1aSIGN_IN_PURPOSE_LEAD_TOOLS\x10\x02*\x8b\x01\n\nCallerKind\x12\x1b\n\x17\x43\x41LLER_KIND_UNSPECIFIED\x10\x00\x12\x18\n\x14\x43\x41LLER_KIND_OPERATOR\x10\x01\x12\x16\n\x12\x43\x41LLER_KIND_MEMBER\x10\x02\x12\x18\n\x14\x43\x41LLER_KIND_OBSERVER\x10\x03\x12\x14\n\x10\x43\x41LLER_KIND_HOST\x10\x04*\xc2\x01\n\x0e\x43redentialKind\x12\x1f\n\x1b\x43REDENTIAL_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x43REDENTIAL_KIND_CONSOLE\x10\x01\x12\x1c\n\x18\x43REDENTIAL_KIND_OBSERVER\x10\x02\x12\x1e\n\x1a\x43REDENTIAL_KIND_JOIN_TOKEN\x10\x03\x12\x1a\n\x16\x43REDENTIAL_KIND_MEMBER\x10\x04\x12\x18\n\x14\x43REDENTIAL_KIND_TOOL\x10\x05\x32\x9d\x04\n\rAccessService\x12u\n\x10\x43reateSignInCode\x12$.teamwire.v1.CreateSignInCodeRequest\x1a%.teamwire.v1.CreateSignInCodeResponse\"\x14\x90\x02\x02\x8a\xb5\x18\r\n\x03\x01\x04\x05\x10\x02\x1a\x04team\x12O\n\x06SignIn\x12\x1a.teamwire.v1.SignInRequest\x1a\x1b.teamwire.v1.SignInResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x07\x10\x02\x12[\n\tGetCaller\x12\x1d.teamwire.v1.GetCallerRequest\x1a\x1e.teamwire.v1.GetCallerResponse\"\x0f\x90\x02\x01\x8a\xb5\x18\x08\n\x04\x01\x03\x04\x05\x10\x01\x12l\n\x0fListCredentials\x12#.teamwire.v1.ListCredentialsRequest\x1a$.teamwire.v1.ListCredentialsResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12y\n\x10RevokeCredential\x12$.teamwire.v1.RevokeCredentialRequest\x1a%.teamwire.v1.RevokeCredentialResponse\"\x18\x90\x02\x02\x8a\xb5\x18\x11\n\x03\x01\x04\x05\x10\x02\x1a\x04team\"\x02idBQ\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -49,34 +49,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACCESSSERVICE'].methods_by_name['ListCredentials']._serialized_options = b'\220\002\001\212\265\030\007\n\003\001\004\005\020\001'
   _globals['_ACCESSSERVICE'].methods_by_name['RevokeCredential']._loaded_options = None
   _globals['_ACCESSSERVICE'].methods_by_name['RevokeCredential']._serialized_options = b'\220\002\002\212\265\030\021\n\003\001\004\005\020\002\032\004team\"\002id'
-  _globals['_CALLERKIND']._serialized_start=1425
-  _globals['_CALLERKIND']._serialized_end=1564
-  _globals['_CREDENTIALKIND']._serialized_start=1567
-  _globals['_CREDENTIALKIND']._serialized_end=1735
-  _globals['_CREATESIGNINCODEREQUEST']._serialized_start=128
-  _globals['_CREATESIGNINCODEREQUEST']._serialized_end=211
-  _globals['_CREATESIGNINCODERESPONSE']._serialized_start=213
-  _globals['_CREATESIGNINCODERESPONSE']._serialized_end=331
-  _globals['_SIGNINREQUEST']._serialized_start=333
-  _globals['_SIGNINREQUEST']._serialized_end=373
-  _globals['_SIGNINRESPONSE']._serialized_start=375
-  _globals['_SIGNINRESPONSE']._serialized_end=501
-  _globals['_CALLER']._serialized_start=504
-  _globals['_CALLER']._serialized_end=712
-  _globals['_GETCALLERREQUEST']._serialized_start=714
-  _globals['_GETCALLERREQUEST']._serialized_end=732
-  _globals['_GETCALLERRESPONSE']._serialized_start=734
-  _globals['_GETCALLERRESPONSE']._serialized_end=790
-  _globals['_CREDENTIAL']._serialized_start=793
-  _globals['_CREDENTIAL']._serialized_end=1164
-  _globals['_LISTCREDENTIALSREQUEST']._serialized_start=1166
-  _globals['_LISTCREDENTIALSREQUEST']._serialized_end=1243
-  _globals['_LISTCREDENTIALSRESPONSE']._serialized_start=1245
-  _globals['_LISTCREDENTIALSRESPONSE']._serialized_end=1341
-  _globals['_REVOKECREDENTIALREQUEST']._serialized_start=1343
-  _globals['_REVOKECREDENTIALREQUEST']._serialized_end=1394
-  _globals['_REVOKECREDENTIALRESPONSE']._serialized_start=1396
-  _globals['_REVOKECREDENTIALRESPONSE']._serialized_end=1422
-  _globals['_ACCESSSERVICE']._serialized_start=1738
-  _globals['_ACCESSSERVICE']._serialized_end=2279
+  _globals['_SIGNINPURPOSE']._serialized_start=1492
+  _globals['_SIGNINPURPOSE']._serialized_end=1599
+  _globals['_CALLERKIND']._serialized_start=1602
+  _globals['_CALLERKIND']._serialized_end=1741
+  _globals['_CREDENTIALKIND']._serialized_start=1744
+  _globals['_CREDENTIALKIND']._serialized_end=1938
+  _globals['_CREATESIGNINCODEREQUEST']._serialized_start=129
+  _globals['_CREATESIGNINCODEREQUEST']._serialized_end=257
+  _globals['_CREATESIGNINCODERESPONSE']._serialized_start=260
+  _globals['_CREATESIGNINCODERESPONSE']._serialized_end=399
+  _globals['_SIGNINREQUEST']._serialized_start=401
+  _globals['_SIGNINREQUEST']._serialized_end=441
+  _globals['_SIGNINRESPONSE']._serialized_start=443
+  _globals['_SIGNINRESPONSE']._serialized_end=569
+  _globals['_CALLER']._serialized_start=572
+  _globals['_CALLER']._serialized_end=780
+  _globals['_GETCALLERREQUEST']._serialized_start=782
+  _globals['_GETCALLERREQUEST']._serialized_end=800
+  _globals['_GETCALLERRESPONSE']._serialized_start=802
+  _globals['_GETCALLERRESPONSE']._serialized_end=858
+  _globals['_CREDENTIAL']._serialized_start=861
+  _globals['_CREDENTIAL']._serialized_end=1232
+  _globals['_LISTCREDENTIALSREQUEST']._serialized_start=1234
+  _globals['_LISTCREDENTIALSREQUEST']._serialized_end=1311
+  _globals['_LISTCREDENTIALSRESPONSE']._serialized_start=1313
+  _globals['_LISTCREDENTIALSRESPONSE']._serialized_end=1409
+  _globals['_REVOKECREDENTIALREQUEST']._serialized_start=1411
+  _globals['_REVOKECREDENTIALREQUEST']._serialized_end=1462
+  _globals['_REVOKECREDENTIALRESPONSE']._serialized_start=1464
+  _globals['_REVOKECREDENTIALRESPONSE']._serialized_end=1490
+  _globals['_ACCESSSERVICE']._serialized_start=1941
+  _globals['_ACCESSSERVICE']._serialized_end=2482
 # @@protoc_insertion_point(module_scope)

@@ -21,6 +21,34 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _SignInPurpose:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _SignInPurposeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_SignInPurpose.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    SIGN_IN_PURPOSE_UNSPECIFIED: _SignInPurpose.ValueType  # 0
+    """The console. SignIn returns a console credential."""
+    SIGN_IN_PURPOSE_TOOLS: _SignInPurpose.ValueType  # 1
+    """A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
+    program presents it, the rules treat the program as a teammate.
+    """
+    SIGN_IN_PURPOSE_LEAD_TOOLS: _SignInPurpose.ValueType  # 2
+    """The same, with the lead's tools."""
+
+class SignInPurpose(_SignInPurpose, metaclass=_SignInPurposeEnumTypeWrapper):
+    """What a person signs in for."""
+
+SIGN_IN_PURPOSE_UNSPECIFIED: SignInPurpose.ValueType  # 0
+"""The console. SignIn returns a console credential."""
+SIGN_IN_PURPOSE_TOOLS: SignInPurpose.ValueType  # 1
+"""A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
+program presents it, the rules treat the program as a teammate.
+"""
+SIGN_IN_PURPOSE_LEAD_TOOLS: SignInPurpose.ValueType  # 2
+"""The same, with the lead's tools."""
+Global___SignInPurpose: typing_extensions.TypeAlias = SignInPurpose
+
 class _CallerKind:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -69,6 +97,8 @@ class _CredentialKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     """A join token."""
     CREDENTIAL_KIND_MEMBER: _CredentialKind.ValueType  # 4
     """The credential of a member's or a host's current life."""
+    CREDENTIAL_KIND_TOOL: _CredentialKind.ValueType  # 5
+    """A tool credential."""
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
     """A kind of credential that can be revoked."""
@@ -83,6 +113,8 @@ CREDENTIAL_KIND_JOIN_TOKEN: CredentialKind.ValueType  # 3
 """A join token."""
 CREDENTIAL_KIND_MEMBER: CredentialKind.ValueType  # 4
 """The credential of a member's or a host's current life."""
+CREDENTIAL_KIND_TOOL: CredentialKind.ValueType  # 5
+"""A tool credential."""
 Global___CredentialKind: typing_extensions.TypeAlias = CredentialKind
 
 @typing.final
@@ -94,6 +126,7 @@ class CreateSignInCodeRequest(google.protobuf.message.Message):
     TEAM_FIELD_NUMBER: builtins.int
     READ_ONLY_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
+    PURPOSE_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team. The operator may leave it empty: the operator's console credential works in every team, whichever one
     is named here.
@@ -102,14 +135,17 @@ class CreateSignInCodeRequest(google.protobuf.message.Message):
     """Optional. Whether the person may only read."""
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same code; choose an unguessable key."""
+    purpose: Global___SignInPurpose.ValueType
+    """Optional. What the code is for. Unspecified: the console."""
     def __init__(
         self,
         *,
         team: builtins.str = ...,
         read_only: builtins.bool = ...,
         idempotency_key: builtins.str = ...,
+        purpose: Global___SignInPurpose.ValueType = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["idempotency_key", b"idempotency_key", "read_only", b"read_only", "team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["idempotency_key", b"idempotency_key", "purpose", b"purpose", "read_only", b"read_only", "team", b"team"]) -> None: ...
 
 Global___CreateSignInCodeRequest: typing_extensions.TypeAlias = CreateSignInCodeRequest
 
@@ -122,11 +158,16 @@ class CreateSignInCodeResponse(google.protobuf.message.Message):
     CODE_FIELD_NUMBER: builtins.int
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     CONSOLE_ADDRESS_FIELD_NUMBER: builtins.int
+    MCP_ADDRESS_FIELD_NUMBER: builtins.int
     code: builtins.str
     """The code. Only CreateSignInCode returns it."""
     console_address: builtins.str
     """The address at which browsers on the coordinator's machine reach the console. Empty if this coordinator does not serve
     it.
+    """
+    mcp_address: builtins.str
+    """The address below which programs reach `/mcp`: the first of those that the coordinator advertises, or else one for programs
+    on its machine. Empty if this coordinator does not serve MCP.
     """
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -138,9 +179,10 @@ class CreateSignInCodeResponse(google.protobuf.message.Message):
         code: builtins.str = ...,
         expires_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         console_address: builtins.str = ...,
+        mcp_address: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["expires_at", b"expires_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["code", b"code", "console_address", b"console_address", "expires_at", b"expires_at"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["code", b"code", "console_address", b"console_address", "expires_at", b"expires_at", "mcp_address", b"mcp_address"]) -> None: ...
 
 Global___CreateSignInCodeResponse: typing_extensions.TypeAlias = CreateSignInCodeResponse
 
@@ -172,14 +214,14 @@ class SignInResponse(google.protobuf.message.Message):
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     CALLER_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The console credential. Only SignIn returns it."""
+    """The console credential or tool credential. Only SignIn returns it."""
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it expires."""
+        """When it expires. Absent if it ends with the life of the member."""
 
     @property
     def caller(self) -> Global___Caller:
-        """What the console credential permits."""
+        """What the credential permits."""
 
     def __init__(
         self,
@@ -386,7 +428,7 @@ class ListCredentialsResponse(google.protobuf.message.Message):
     """For the next page. Empty if this is the last one."""
     @property
     def credentials(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Credential]:
-        """Console credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
+        """Console and tool credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
         in the order of the ids.
         """
 

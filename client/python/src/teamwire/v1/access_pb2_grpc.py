@@ -34,7 +34,11 @@ class AccessServiceStub(object):
     hours, the console credential has the powers of the credential that created the code. A read-only console credential has
     only the power to read.
 
-    A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
+    A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
+    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
+    team, the credential has a lead's powers only if the code was created for them.
+
+    A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
     the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
     codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
     itself.
@@ -82,7 +86,11 @@ class AccessServiceServicer(object):
     hours, the console credential has the powers of the credential that created the code. A read-only console credential has
     only the power to read.
 
-    A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
+    A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
+    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
+    team, the credential has a lead's powers only if the code was created for them.
+
+    A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
     the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
     codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
     itself.
@@ -92,7 +100,8 @@ class AccessServiceServicer(object):
         """Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
         an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 
-        PERMISSION_DENIED: NOT_PERMITTED (a host, a join token or a console credential). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+        PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
+        that is not a member), LEAD_ONLY (a lead's tools for another member). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
         NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -100,14 +109,18 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SignIn(self, request, context):
-        """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
-        has 16 console credentials, the oldest one is revoked.
+        """Exchanges a code for a console credential or, if it was created for tools, a tool credential. The call's credential is the
+        code. If the caller that created the code already has 16 console credentials, the oldest one is revoked; if it has 16 tool
+        credentials, the call is refused.
 
         The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the code
         ends, or if the operator or observer that created the code loses its credential. From then on, calls with it are refused, and its
         streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
+        A tool credential permits the same calls, but has no time limit.
+
         UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (16 tool credentials).
         PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -124,8 +137,8 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListCredentials(self, request, context):
-        """Lists valid credentials: console credentials, observers' credentials, join tokens, and the credentials of members and
-        hosts. The lead and the operator get all credentials of the team. Every other caller gets its own console credentials. If
+        """Lists valid credentials: console and tool credentials, observers' credentials, join tokens, and the credentials of members and
+        hosts. The lead and the operator get all credentials of the team. Every other caller gets its own console and tool credentials. If
         the operator names no team, it gets its own console credentials, which belong to no team.
 
         NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
@@ -135,13 +148,13 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevokeCredential(self, request, context):
-        """Revokes a credential: a console credential, an observer's credential, a join token, or the credential of a member or host.
+        """Revokes a credential: a console or tool credential, an observer's credential, a join token, or the credential of a member or host.
         The lead and the operator may revoke any of the team's credentials, but the lead may not revoke the credential of its
-        current life. Every other caller may revoke its own console credentials, and a console credential may revoke itself.
+        current life. Every other caller may revoke its own console and tool credentials, and each of these may revoke itself.
         Repeating the call is harmless.
 
         Once a credential is revoked, every coordinator refuses calls with it, and its streams and waiting calls end within 2 s:
-        CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
+        CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console and tool credentials that were created with it.
 
         Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
         it joins again. Its claims return to the board when it is lost or joins again. To join again, it needs a join token bound
@@ -200,7 +213,11 @@ class AccessService(object):
     hours, the console credential has the powers of the credential that created the code. A read-only console credential has
     only the power to read.
 
-    A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
+    A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
+    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
+    team, the credential has a lead's powers only if the code was created for them.
+
+    A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
     the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
     codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
     itself.

@@ -43,7 +43,9 @@ class _TeamEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TEAM_EVENT_KIND_WRITES_LOST: _TeamEventKind.ValueType  # 5
     """The store has lost changes that the coordinator had confirmed with OK."""
     TEAM_EVENT_KIND_SIGNED_IN: _TeamEventKind.ValueType  # 6
-    """A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer."""
+    """A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer. If TeamEvent.credential is
+    a tool credential, the person signed an agent program in.
+    """
     TEAM_EVENT_KIND_CREDENTIAL_REVOKED: _TeamEventKind.ValueType  # 7
     """A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
     if it was a join token, the member that was invited.
@@ -65,7 +67,9 @@ TEAM_EVENT_KIND_OBSERVER_CREATED: TeamEventKind.ValueType  # 4
 TEAM_EVENT_KIND_WRITES_LOST: TeamEventKind.ValueType  # 5
 """The store has lost changes that the coordinator had confirmed with OK."""
 TEAM_EVENT_KIND_SIGNED_IN: TeamEventKind.ValueType  # 6
-"""A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer."""
+"""A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer. If TeamEvent.credential is
+a tool credential, the person signed an agent program in.
+"""
 TEAM_EVENT_KIND_CREDENTIAL_REVOKED: TeamEventKind.ValueType  # 7
 """A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
 if it was a join token, the member that was invited.
@@ -178,7 +182,7 @@ class TeamEvent(google.protobuf.message.Message):
     read_only: builtins.bool
     """Set when a person signed in. Whether that person may only read."""
     credential: teamwire.v1.access_pb2.CredentialKind.ValueType
-    """Set when a credential was revoked. Its kind."""
+    """Set when a credential was revoked, or a tool credential was created. Its kind."""
     @property
     def actor(self) -> teamwire.v1.message_pb2.Sender:
         """Who did it. Absent means an observer."""

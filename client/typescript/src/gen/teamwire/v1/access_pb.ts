@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/access.proto.
  */
 export const file_teamwire_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("Chh0ZWFtd2lyZS92MS9hY2Nlc3MucHJvdG8SC3RlYW13aXJlLnYxIlMKF0NyZWF0ZVNpZ25JbkNvZGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSEQoJcmVhZF9vbmx5GAIgASgIEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCSJ2ChhDcmVhdGVTaWduSW5Db2RlUmVzcG9uc2USEQoEY29kZRgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2NvbnNvbGVfYWRkcmVzcxgDIAEoCSIoCg1TaWduSW5SZXF1ZXN0EhcKD2lkZW1wb3RlbmN5X2tleRgBIAEoCSJ+Cg5TaWduSW5SZXNwb25zZRIXCgpjcmVkZW50aWFsGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoGY2FsbGVyGAMgASgLMhMudGVhbXdpcmUudjEuQ2FsbGVyItABCgZDYWxsZXISJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLkNhbGxlcktpbmQSDgoGbWVtYmVyGAIgASgJEg8KB2lzX2xlYWQYAyABKAgSDAoEdGVhbRgEIAEoCRIRCglyZWFkX29ubHkYBSABKAgSLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2VydmVyX3ZlcnNpb24YByABKAkSFQoNY3JlZGVudGlhbF9pZBgIIAEoCSISChBHZXRDYWxsZXJSZXF1ZXN0IjgKEUdldENhbGxlclJlc3BvbnNlEiMKBmNhbGxlchgBIAEoCzITLnRlYW13aXJlLnYxLkNhbGxlciLzAgoKQ3JlZGVudGlhbBIKCgJpZBgBIAEoCRIpCgRraW5kGAIgASgOMhsudGVhbXdpcmUudjEuQ3JlZGVudGlhbEtpbmQSKQoIYWN0c19mb3IYAyABKA4yFy50ZWFtd2lyZS52MS5DYWxsZXJLaW5kEg4KBm1lbWJlchgEIAEoCRIRCglyZWFkX29ubHkYBSABKAgSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl1c2VzX2xlZnQYCSABKA0SJwoKY3JlYXRlZF9ieRgKIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchISCgppc19jYWxsaW5nGAsgASgIIk0KFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJgChdMaXN0Q3JlZGVudGlhbHNSZXNwb25zZRIsCgtjcmVkZW50aWFscxgBIAMoCzIXLnRlYW13aXJlLnYxLkNyZWRlbnRpYWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjMKF1Jldm9rZUNyZWRlbnRpYWxSZXF1ZXN0EgwKBHRlYW0YASABKAkSCgoCaWQYAiABKAkiGgoYUmV2b2tlQ3JlZGVudGlhbFJlc3BvbnNlKosBCgpDYWxsZXJLaW5kEhsKF0NBTExFUl9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQ0FMTEVSX0tJTkRfT1BFUkFUT1IQARIWChJDQUxMRVJfS0lORF9NRU1CRVIQAhIYChRDQUxMRVJfS0lORF9PQlNFUlZFUhADEhQKEENBTExFUl9LSU5EX0hPU1QQBCqoAQoOQ3JlZGVudGlhbEtpbmQSHwobQ1JFREVOVElBTF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXQ1JFREVOVElBTF9LSU5EX0NPTlNPTEUQARIcChhDUkVERU5USUFMX0tJTkRfT0JTRVJWRVIQAhIeChpDUkVERU5USUFMX0tJTkRfSk9JTl9UT0tFThADEhoKFkNSRURFTlRJQUxfS0lORF9NRU1CRVIQBDKdBAoNQWNjZXNzU2VydmljZRJ1ChBDcmVhdGVTaWduSW5Db2RlEiQudGVhbXdpcmUudjEuQ3JlYXRlU2lnbkluQ29kZVJlcXVlc3QaJS50ZWFtd2lyZS52MS5DcmVhdGVTaWduSW5Db2RlUmVzcG9uc2UiFJACAoq1GA0KAwEEBRACGgR0ZWFtEk8KBlNpZ25JbhIaLnRlYW13aXJlLnYxLlNpZ25JblJlcXVlc3QaGy50ZWFtd2lyZS52MS5TaWduSW5SZXNwb25zZSIMkAICirUYBQoBBxACElsKCUdldENhbGxlchIdLnRlYW13aXJlLnYxLkdldENhbGxlclJlcXVlc3QaHi50ZWFtd2lyZS52MS5HZXRDYWxsZXJSZXNwb25zZSIPkAIBirUYCAoEAQMEBRABEmwKD0xpc3RDcmVkZW50aWFscxIjLnRlYW13aXJlLnYxLkxpc3RDcmVkZW50aWFsc1JlcXVlc3QaJC50ZWFtd2lyZS52MS5MaXN0Q3JlZGVudGlhbHNSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESeQoQUmV2b2tlQ3JlZGVudGlhbBIkLnRlYW13aXJlLnYxLlJldm9rZUNyZWRlbnRpYWxSZXF1ZXN0GiUudGVhbXdpcmUudjEuUmV2b2tlQ3JlZGVudGlhbFJlc3BvbnNlIhiQAgKKtRgRCgMBBAUQAhoEdGVhbSICaWRCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_options]);
+  fileDesc("Chh0ZWFtd2lyZS92MS9hY2Nlc3MucHJvdG8SC3RlYW13aXJlLnYxIoABChdDcmVhdGVTaWduSW5Db2RlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXJlYWRfb25seRgCIAEoCBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKwoHcHVycG9zZRgEIAEoDjIaLnRlYW13aXJlLnYxLlNpZ25JblB1cnBvc2UiiwEKGENyZWF0ZVNpZ25JbkNvZGVSZXNwb25zZRIRCgRjb2RlGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY29uc29sZV9hZGRyZXNzGAMgASgJEhMKC21jcF9hZGRyZXNzGAQgASgJIigKDVNpZ25JblJlcXVlc3QSFwoPaWRlbXBvdGVuY3lfa2V5GAEgASgJIn4KDlNpZ25JblJlc3BvbnNlEhcKCmNyZWRlbnRpYWwYASABKAlCA4ABARIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIjCgZjYWxsZXIYAyABKAsyEy50ZWFtd2lyZS52MS5DYWxsZXIi0AEKBkNhbGxlchIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuQ2FsbGVyS2luZBIOCgZtZW1iZXIYAiABKAkSDwoHaXNfbGVhZBgDIAEoCBIMCgR0ZWFtGAQgASgJEhEKCXJlYWRfb25seRgFIAEoCBIuCgpleHBpcmVzX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zZXJ2ZXJfdmVyc2lvbhgHIAEoCRIVCg1jcmVkZW50aWFsX2lkGAggASgJIhIKEEdldENhbGxlclJlcXVlc3QiOAoRR2V0Q2FsbGVyUmVzcG9uc2USIwoGY2FsbGVyGAEgASgLMhMudGVhbXdpcmUudjEuQ2FsbGVyIvMCCgpDcmVkZW50aWFsEgoKAmlkGAEgASgJEikKBGtpbmQYAiABKA4yGy50ZWFtd2lyZS52MS5DcmVkZW50aWFsS2luZBIpCghhY3RzX2ZvchgDIAEoDjIXLnRlYW13aXJlLnYxLkNhbGxlcktpbmQSDgoGbWVtYmVyGAQgASgJEhEKCXJlYWRfb25seRgFIAEoCBIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXVzZXNfbGVmdBgJIAEoDRInCgpjcmVhdGVkX2J5GAogASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEhIKCmlzX2NhbGxpbmcYCyABKAgiTQoWTGlzdENyZWRlbnRpYWxzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJImAKF0xpc3RDcmVkZW50aWFsc1Jlc3BvbnNlEiwKC2NyZWRlbnRpYWxzGAEgAygLMhcudGVhbXdpcmUudjEuQ3JlZGVudGlhbBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMwoXUmV2b2tlQ3JlZGVudGlhbFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIKCgJpZBgCIAEoCSIaChhSZXZva2VDcmVkZW50aWFsUmVzcG9uc2UqawoNU2lnbkluUHVycG9zZRIfChtTSUdOX0lOX1BVUlBPU0VfVU5TUEVDSUZJRUQQABIZChVTSUdOX0lOX1BVUlBPU0VfVE9PTFMQARIeChpTSUdOX0lOX1BVUlBPU0VfTEVBRF9UT09MUxACKosBCgpDYWxsZXJLaW5kEhsKF0NBTExFUl9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQ0FMTEVSX0tJTkRfT1BFUkFUT1IQARIWChJDQUxMRVJfS0lORF9NRU1CRVIQAhIYChRDQUxMRVJfS0lORF9PQlNFUlZFUhADEhQKEENBTExFUl9LSU5EX0hPU1QQBCrCAQoOQ3JlZGVudGlhbEtpbmQSHwobQ1JFREVOVElBTF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXQ1JFREVOVElBTF9LSU5EX0NPTlNPTEUQARIcChhDUkVERU5USUFMX0tJTkRfT0JTRVJWRVIQAhIeChpDUkVERU5USUFMX0tJTkRfSk9JTl9UT0tFThADEhoKFkNSRURFTlRJQUxfS0lORF9NRU1CRVIQBBIYChRDUkVERU5USUFMX0tJTkRfVE9PTBAFMp0ECg1BY2Nlc3NTZXJ2aWNlEnUKEENyZWF0ZVNpZ25JbkNvZGUSJC50ZWFtd2lyZS52MS5DcmVhdGVTaWduSW5Db2RlUmVxdWVzdBolLnRlYW13aXJlLnYxLkNyZWF0ZVNpZ25JbkNvZGVSZXNwb25zZSIUkAICirUYDQoDAQQFEAIaBHRlYW0STwoGU2lnbkluEhoudGVhbXdpcmUudjEuU2lnbkluUmVxdWVzdBobLnRlYW13aXJlLnYxLlNpZ25JblJlc3BvbnNlIgyQAgKKtRgFCgEHEAISWwoJR2V0Q2FsbGVyEh0udGVhbXdpcmUudjEuR2V0Q2FsbGVyUmVxdWVzdBoeLnRlYW13aXJlLnYxLkdldENhbGxlclJlc3BvbnNlIg+QAgGKtRgICgQBAwQFEAESbAoPTGlzdENyZWRlbnRpYWxzEiMudGVhbXdpcmUudjEuTGlzdENyZWRlbnRpYWxzUmVxdWVzdBokLnRlYW13aXJlLnYxLkxpc3RDcmVkZW50aWFsc1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJ5ChBSZXZva2VDcmVkZW50aWFsEiQudGVhbXdpcmUudjEuUmV2b2tlQ3JlZGVudGlhbFJlcXVlc3QaJS50ZWFtd2lyZS52MS5SZXZva2VDcmVkZW50aWFsUmVzcG9uc2UiGJACAoq1GBEKAwEEBRACGgR0ZWFtIgJpZEJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_options]);
 
 /**
  * The request of AccessService.CreateSignInCode.
@@ -46,6 +46,13 @@ export type CreateSignInCodeRequest = Message<"teamwire.v1.CreateSignInCodeReque
    * @generated from field: string idempotency_key = 3;
    */
   idempotencyKey: string;
+
+  /**
+   * Optional. What the code is for. Unspecified: the console.
+   *
+   * @generated from field: teamwire.v1.SignInPurpose purpose = 4;
+   */
+  purpose: SignInPurpose;
 };
 
 /**
@@ -82,6 +89,14 @@ export type CreateSignInCodeResponse = Message<"teamwire.v1.CreateSignInCodeResp
    * @generated from field: string console_address = 3;
    */
   consoleAddress: string;
+
+  /**
+   * The address below which programs reach `/mcp`: the first of those that the coordinator advertises, or else one for programs
+   * on its machine. Empty if this coordinator does not serve MCP.
+   *
+   * @generated from field: string mcp_address = 4;
+   */
+  mcpAddress: string;
 };
 
 /**
@@ -119,21 +134,21 @@ export const SignInRequestSchema: GenMessage<SignInRequest> = /*@__PURE__*/
  */
 export type SignInResponse = Message<"teamwire.v1.SignInResponse"> & {
   /**
-   * The console credential. Only SignIn returns it.
+   * The console credential or tool credential. Only SignIn returns it.
    *
    * @generated from field: string credential = 1;
    */
   credential: string;
 
   /**
-   * When it expires.
+   * When it expires. Absent if it ends with the life of the member.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 2;
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * What the console credential permits.
+   * What the credential permits.
    *
    * @generated from field: teamwire.v1.Caller caller = 3;
    */
@@ -389,7 +404,7 @@ export const ListCredentialsRequestSchema: GenMessage<ListCredentialsRequest> = 
  */
 export type ListCredentialsResponse = Message<"teamwire.v1.ListCredentialsResponse"> & {
   /**
-   * Console credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
+   * Console and tool credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
    * in the order of the ids.
    *
    * @generated from field: repeated teamwire.v1.Credential credentials = 1;
@@ -455,6 +470,41 @@ export const RevokeCredentialResponseSchema: GenMessage<RevokeCredentialResponse
   messageDesc(file_teamwire_v1_access, 11);
 
 /**
+ * What a person signs in for.
+ *
+ * @generated from enum teamwire.v1.SignInPurpose
+ */
+export enum SignInPurpose {
+  /**
+   * The console. SignIn returns a console credential.
+   *
+   * @generated from enum value: SIGN_IN_PURPOSE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
+   * program presents it, the rules treat the program as a teammate.
+   *
+   * @generated from enum value: SIGN_IN_PURPOSE_TOOLS = 1;
+   */
+  TOOLS = 1,
+
+  /**
+   * The same, with the lead's tools.
+   *
+   * @generated from enum value: SIGN_IN_PURPOSE_LEAD_TOOLS = 2;
+   */
+  LEAD_TOOLS = 2,
+}
+
+/**
+ * Describes the enum teamwire.v1.SignInPurpose.
+ */
+export const SignInPurposeSchema: GenEnum<SignInPurpose> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_access, 0);
+
+/**
  * Who calls.
  *
  * @generated from enum teamwire.v1.CallerKind
@@ -500,7 +550,7 @@ export enum CallerKind {
  * Describes the enum teamwire.v1.CallerKind.
  */
 export const CallerKindSchema: GenEnum<CallerKind> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_access, 0);
+  enumDesc(file_teamwire_v1_access, 1);
 
 /**
  * A kind of credential that can be revoked.
@@ -542,13 +592,20 @@ export enum CredentialKind {
    * @generated from enum value: CREDENTIAL_KIND_MEMBER = 4;
    */
   MEMBER = 4,
+
+  /**
+   * A tool credential.
+   *
+   * @generated from enum value: CREDENTIAL_KIND_TOOL = 5;
+   */
+  TOOL = 5,
 }
 
 /**
  * Describes the enum teamwire.v1.CredentialKind.
  */
 export const CredentialKindSchema: GenEnum<CredentialKind> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_access, 1);
+  enumDesc(file_teamwire_v1_access, 2);
 
 /**
  * Signs people in to the console, and shows and revokes credentials. MessageService describes credentials and errors, which
@@ -559,7 +616,11 @@ export const CredentialKindSchema: GenEnum<CredentialKind> = /*@__PURE__*/
  * hours, the console credential has the powers of the credential that created the code. A read-only console credential has
  * only the power to read.
  *
- * A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
+ * A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
+ * the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
+ * team, the credential has a lead's powers only if the code was created for them.
+ *
+ * A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
  * the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
  * codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
  * itself.
@@ -571,7 +632,8 @@ export const AccessService: GenService<{
    * Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
    * an observer. If the caller already has 8 codes, the oldest one becomes invalid.
    *
-   * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token or a console credential). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+   * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
+   * that is not a member), LEAD_ONLY (a lead's tools for another member). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
    * NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
    *
    * @generated from rpc teamwire.v1.AccessService.CreateSignInCode
@@ -582,14 +644,18 @@ export const AccessService: GenService<{
     output: typeof CreateSignInCodeResponseSchema;
   },
   /**
-   * Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
-   * has 16 console credentials, the oldest one is revoked.
+   * Exchanges a code for a console credential or, if it was created for tools, a tool credential. The call's credential is the
+   * code. If the caller that created the code already has 16 console credentials, the oldest one is revoked; if it has 16 tool
+   * credentials, the call is refused.
    *
    * The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the code
    * ends, or if the operator or observer that created the code loses its credential. From then on, calls with it are refused, and its
    * streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
    *
+   * A tool credential permits the same calls, but has no time limit.
+   *
    * UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
+   * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (16 tool credentials).
    * PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
    *
    * @generated from rpc teamwire.v1.AccessService.SignIn
@@ -612,8 +678,8 @@ export const AccessService: GenService<{
     output: typeof GetCallerResponseSchema;
   },
   /**
-   * Lists valid credentials: console credentials, observers' credentials, join tokens, and the credentials of members and
-   * hosts. The lead and the operator get all credentials of the team. Every other caller gets its own console credentials. If
+   * Lists valid credentials: console and tool credentials, observers' credentials, join tokens, and the credentials of members and
+   * hosts. The lead and the operator get all credentials of the team. Every other caller gets its own console and tool credentials. If
    * the operator names no team, it gets its own console credentials, which belong to no team.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
@@ -626,13 +692,13 @@ export const AccessService: GenService<{
     output: typeof ListCredentialsResponseSchema;
   },
   /**
-   * Revokes a credential: a console credential, an observer's credential, a join token, or the credential of a member or host.
+   * Revokes a credential: a console or tool credential, an observer's credential, a join token, or the credential of a member or host.
    * The lead and the operator may revoke any of the team's credentials, but the lead may not revoke the credential of its
-   * current life. Every other caller may revoke its own console credentials, and a console credential may revoke itself.
+   * current life. Every other caller may revoke its own console and tool credentials, and each of these may revoke itself.
    * Repeating the call is harmless.
    *
    * Once a credential is revoked, every coordinator refuses calls with it, and its streams and waiting calls end within 2 s:
-   * CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
+   * CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console and tool credentials that were created with it.
    *
    * Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
    * it joins again. Its claims return to the board when it is lost or joins again. To join again, it needs a join token bound

@@ -60,7 +60,7 @@ export type TeamEvent = Message<"teamwire.v1.TeamEvent"> & {
   readOnly: boolean;
 
   /**
-   * Set when a credential was revoked. Its kind.
+   * Set when a credential was revoked, or a tool credential was created. Its kind.
    *
    * @generated from field: teamwire.v1.CredentialKind credential = 5;
    */
@@ -620,7 +620,8 @@ export enum TeamEventKind {
   WRITES_LOST = 5,
 
   /**
-   * A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer.
+   * A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer. If TeamEvent.credential is
+   * a tool credential, the person signed an agent program in.
    *
    * @generated from enum value: TEAM_EVENT_KIND_SIGNED_IN = 6;
    */
