@@ -4,6 +4,7 @@ use nix::sys::signal::Signal;
 use teamwire_scripted_model::Rule;
 
 use crate::{
+    program::Can,
     setup::{BACKEND, Setup},
     world::{LEAD, Terminal, eventually, is_alive},
 };
@@ -23,6 +24,9 @@ fn attach(setup: &Setup, options: &[&str]) -> Terminal {
 }
 
 fn a_person_takes_over_in_mid_turn_and_gives_the_session_back(setup: Setup) {
+    if !setup.program.can(Can::BeAttached) {
+        return;
+    }
     setup.on_shell("build it", "touch running; until [ -e go ]; do sleep 0.05; done");
     setup.model.add(Rule::when("xylophone").says("Remembered!"));
     let backend = setup.backend(&["--permissions", "allow"]);

@@ -4,6 +4,7 @@ use serde_json::Value;
 use teamwire_scripted_model::Rule;
 
 use crate::{
+    program::Can,
     setup::{BACKEND, Setup},
     world::{LEAD, eventually},
 };
@@ -32,6 +33,9 @@ fn use_up(setup: &Setup) -> String {
 }
 
 fn a_member_stops_at_its_budget_and_goes_on_when_it_is_raised(setup: Setup) {
+    if !setup.program.can(Can::ReportTokens) {
+        return;
+    }
     setup.model.add(Rule::when("one").says("Built."));
     let backend = setup.backend(&["--permissions", "allow"]);
     budget(&setup, &["--set", "5 tokens"]);
@@ -54,6 +58,9 @@ fn a_member_stops_at_its_budget_and_goes_on_when_it_is_raised(setup: Setup) {
 }
 
 fn a_paused_member_can_be_shut_down(setup: Setup) {
+    if !setup.program.can(Can::ReportTokens) {
+        return;
+    }
     let backend = setup.backend(&["--permissions", "allow"]);
     budget(&setup, &["--set", "5 tokens"]);
     let request = use_up(&setup);
@@ -63,6 +70,9 @@ fn a_paused_member_can_be_shut_down(setup: Setup) {
 }
 
 fn a_budget_in_us_dollars_holds_for_programs_that_report_only_tokens(setup: Setup) {
+    if !setup.program.can(Can::ReportTokens) {
+        return;
+    }
     setup.model.add(Rule::when("one").says("Built."));
     let backend = setup.backend(&["--permissions", "allow"]);
     budget(&setup, &["--set", "0.00001 USD"]);

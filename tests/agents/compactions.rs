@@ -2,7 +2,7 @@
 
 use teamwire_scripted_model::{Request, Rule};
 
-use crate::setup::Setup;
+use crate::{program::Can, setup::Setup};
 
 scenarios! {
     after_a_compaction_the_agent_knows_who_it_is_and_has_its_tools,
@@ -18,7 +18,7 @@ const A_LOT: u64 = 50_000;
 const TOO_MANY: u64 = 2_000_000;
 
 fn after_a_compaction_the_agent_knows_who_it_is_and_has_its_tools(setup: Setup) {
-    if !setup.program.reports_compaction {
+    if !setup.program.can(Can::ReportCompaction) {
         eprintln!("skipped: {} does not say that it has compacted its context", setup.program.name);
         return;
     }

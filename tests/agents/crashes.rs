@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use teamwire_scripted_model::Rule;
 
 use crate::{
+    program::Can,
     setup::{BACKEND, Setup, family},
     world::{eventually, is_alive, signal},
 };
@@ -20,7 +21,7 @@ scenarios! {
 /// delivered again gets no second effect.
 fn act_and_hang(setup: &Setup) {
     setup.model.add(Rule::when("delivered before(?s:.*)do it").says("It is done already."));
-    setup.on_shell("do it", "echo effect >> effects; touch running; until [ -e go ]; do sleep 0.05; done");
+    setup.on_shell(">do it<", "echo effect >> effects; touch running; until [ -e go ]; do sleep 0.05; done");
 }
 
 fn assert_done_once(setup: &Setup) {
@@ -40,7 +41,11 @@ fn a_killed_program_resumes_and_its_message_comes_again_marked(setup: Setup) {
     let shown = setup.model.await_request("delivered before(?s:.*)do it");
     assert!(!killed.contains(&backend.program()), "the program was not restarted");
     eventually("no process of the killed program is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
-    assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
+    assert!(
+        !setup.program.can(Can::Resume) || shown.text.contains("xylophone"),
+        "the conversation is lost: {}",
+        shown.text
+    );
     assert_done_once(&setup);
     setup.shut_down(backend);
 }
@@ -57,7 +62,11 @@ fn a_program_that_is_killed_before_it_has_resumed_still_resumes(setup: Setup) {
     }
     setup.send("what was it");
     let shown = setup.model.await_request("what was it");
-    assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
+    assert!(
+        !setup.program.can(Can::Resume) || shown.text.contains("xylophone"),
+        "the conversation is lost: {}",
+        shown.text
+    );
     setup.await_receipt("what was it", "processed");
     setup.shut_down(backend);
 }
@@ -79,7 +88,11 @@ fn nothing_survives_a_killed_runner_and_its_successor_takes_over(setup: Setup) {
     let successor = setup.run_again(BACKEND, setup.program, &["--permissions", "allow"]);
     successor.await_log("resuming the program's session");
     let shown = setup.model.await_request("delivered before(?s:.*)do it");
-    assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
+    assert!(
+        !setup.program.can(Can::Resume) || shown.text.contains("xylophone"),
+        "the conversation is lost: {}",
+        shown.text
+    );
     assert_done_once(&setup);
     setup.shut_down(successor);
 

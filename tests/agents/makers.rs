@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use teamwire_scripted_model::Rule;
 
 use crate::{
-    program::Program,
+    program::{NAMES, Program},
     setup::{Setup, approval},
-    world::LEAD,
+    world::{LEAD, eventually},
 };
 
 /// Has the lead ask the backend, which asks the frontend, a program of another maker, and passes its answer on.
@@ -48,4 +48,42 @@ fn gemini_consults_claude() {
 #[test]
 fn opencode_consults_codex() {
     consult("opencode", "codex");
+}
+
+/// All programs that are tested share a board, each with a task.
+#[test]
+fn all_makers_pass_a_task_round() {
+    let programs: Vec<_> = NAMES.iter().map_while(|name| Program::installed(name)).collect();
+    if programs.len() < NAMES.len() {
+        return;
+    }
+    let Some(setup) = Setup::with(NAMES[0]) else { return };
+    setup.model.add(Rule::when("Claim a task").calls("TaskClaim", json!({})).always());
+    let done = json!({"taskId": "$1", "status": "completed", "result": "Done."});
+    setup.model.add(Rule::when("#(\\d+) \\[in_progress\\] Round").calls("TaskUpdate", done).always());
+    let runners: Vec<_> = programs.iter().map(|program| setup.run(program.name, program, &[])).collect();
+    for name in NAMES {
+        setup.world.cli(LEAD, &["task", "create", &format!("Round of {name}"), "--owner", name]).succeeds();
+    }
+    setup.world.cli(LEAD, &["send", "--broadcast", "Claim a task."]).succeeds();
+    eventually("every task is completed", || {
+        let tasks = setup.world.cli(LEAD, &["task", "list", "--json"]).succeeds().lines();
+        let is_done = |task: &Value| {
+            let owner = task["owner"].as_str().unwrap_or_default();
+            task["status"] == "completed" && task["subject"] == format!("Round of {owner}")
+        };
+        (tasks.len() == NAMES.len() && tasks.iter().all(is_done)).then_some(())
+    });
+    eventually("every receipt is processed", || {
+        let history = setup.world.history(LEAD);
+        let broadcast = history.iter().find(|entry| entry["message"]["content"] == "Claim a task.")?;
+        let receipts = broadcast["receipts"].as_array()?;
+        let processed = receipts.iter().filter(|receipt| receipt["state"] == "processed").count();
+        (processed == NAMES.len()).then_some(())
+    });
+    setup.model.add(approval().always());
+    for (name, runner) in NAMES.iter().zip(runners) {
+        setup.world.cli(LEAD, &["shutdown", name, "--wait"]).succeeds();
+        assert_eq!(runner.exit(), 0, "{name}");
+    }
 }

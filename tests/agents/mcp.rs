@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use teamwire_scripted_model::Rule;
 
 use crate::{
-    program,
+    program::{self, Can},
     setup::Setup,
     world::{LEAD, TEAMWIRE},
 };
@@ -20,6 +20,9 @@ scenarios! {
 }
 
 fn a_program_that_a_person_started_sends_and_reads_through_its_tools(setup: Setup) {
+    if !setup.program.can(Can::BeStartedByAPerson) {
+        return;
+    }
     setup.world.join("ann");
     setup.world.cli(LEAD, &["send", "ann", "Which <b>port</b>?"]).succeeds();
     setup.model.add(Rule::when("Look into your inbox").calls("CheckInbox", json!({})));

@@ -9,6 +9,7 @@ use serde_json::json;
 use teamwire_scripted_model::Rule;
 
 use crate::{
+    program::Can,
     setup::{BACKEND, Setup},
     world::{LEAD, eventually},
 };
@@ -33,7 +34,7 @@ fn a_message_is_answered_and_the_reply_is_paired_with_it(setup: Setup) {
     setup.await_receipt("How many tests?", "processed");
     let call = match setup.program.name {
         // It does not tell the input of a call.
-        "gemini" => "SendMessage: Sent to lead.",
+        "gemini" | "copilot" | "qwen" => "SendMessage: Sent to lead.",
         _ => "SendMessage: the number",
     };
     let logs = || setup.world.cli(LEAD, &["logs", BACKEND]).succeeds().stdout;
@@ -54,7 +55,7 @@ fn ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn
     let items: Vec<String> = (1..=10).map(|number| format!("item-{number:02}")).collect();
     setup.on_shell("start now", "touch running; until [ -e go ]; do sleep 0.05; done; echo finished");
     setup.model.add(Rule::when("item-10").says("I have read all of them.").at_gate("end"));
-    let continues = setup.program.takes_messages_in_mid_turn;
+    let continues = setup.program.can(Can::TakeMessagesInMidTurn);
     if continues {
         // The turn continues until all have joined it.
         let (tool, input) = setup.program.shell("true");
@@ -97,9 +98,9 @@ fn the_lead_sees_the_turn_and_the_tool_call_that_runs(setup: Setup) {
     let running = eventually("the turn and the tool call are shown", || {
         let program = setup.world.member("backend")["program"].clone();
         let has_call = program["tool"].as_str().is_some_and(|tool| tool.contains("running"));
-        (program["turn_since"].is_string() && has_call == setup.program.reports_running_calls).then_some(program)
+        (program["turn_since"].is_string() && has_call == setup.program.can(Can::ReportRunningCalls)).then_some(program)
     });
-    assert_eq!(running["tool_since"].is_string(), setup.program.reports_running_calls, "{running}");
+    assert_eq!(running["tool_since"].is_string(), setup.program.can(Can::ReportRunningCalls), "{running}");
     let version = running["version"].as_str().unwrap();
     assert!(!version.is_empty() && !version.contains("tried"), "it is the tried one: {version}");
     let status = setup.world.cli(LEAD, &["status"]).succeeds().stdout;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use teamwire_scripted_model::{Request, Rule};
 
 use crate::{
+    program::Can,
     setup::{Setup, approval},
     world::{LEAD, eventually},
 };
@@ -55,6 +56,9 @@ fn a_turn_outlasts_the_coordinator(mut setup: Setup) {
 }
 
 fn a_session_that_the_model_refuses_for_good_is_replaced_by_a_new_one(setup: Setup) {
+    if !setup.program.can(Can::FailTurns) {
+        return;
+    }
     let backend = setup.backend(&[]);
     setup.send("Remember this.");
     setup.await_receipt("Remember this.", "processed");
@@ -74,7 +78,7 @@ fn a_session_that_the_model_refuses_for_good_is_replaced_by_a_new_one(setup: Set
 }
 
 fn a_message_that_every_session_fails_on_becomes_a_dead_letter(setup: Setup) {
-    if setup.program.compacts_refused_sessions {
+    if setup.program.can(Can::CompactRefusedSessions) || !setup.program.can(Can::FailTurns) {
         return;
     }
     // Ahead of the rule that fails: a failed turn stays in the session, so the model reads both.

@@ -1,4 +1,4 @@
-//! The agent programs: how each is started without a maker, and what it cannot do.
+//! The agent programs: how each is started without a maker, and what it can do.
 
 use std::{env, fs, path::Path};
 
@@ -13,75 +13,31 @@ pub(crate) struct Program {
     pub name: &'static str,
     /// The arguments that a user gives it, after the command.
     pub arguments: &'static [&'static str],
-    /// Whether a message joins the turn that runs. Otherwise, it waits for the turn's end.
-    pub takes_messages_in_mid_turn: bool,
-    /// Whether it continues its conversation after it was killed.
-    pub resumes: bool,
-    /// Whether the runner learns that it has compacted its context, which it does once the model has read too much.
-    pub reports_compaction: bool,
-    /// Whether it says that a tool call runs, and not only that it has ended.
-    pub reports_running_calls: bool,
-    /// Whether it compacts its session if the model refuses that as too long, and so answers after all.
-    pub compacts_refused_sessions: bool,
-    /// Whether it ends when its input does. Otherwise, the runner ends it with SIGTERM.
-    pub ends_with_its_input: bool,
     /// The tool that runs a shell command, and the field of its input that holds it.
     shell: (&'static str, &'static str),
 }
 
-/// What the programs can do.
-const PROGRAMS: [Program; 4] = [
-    Program {
-        name: "claude",
-        arguments: &[],
-        takes_messages_in_mid_turn: true,
-        resumes: true,
-        reports_compaction: true,
-        reports_running_calls: true,
-        compacts_refused_sessions: false,
-        ends_with_its_input: true,
-        shell: ("Bash", "command"),
-    },
-    Program {
-        name: "codex",
-        arguments: &[],
-        takes_messages_in_mid_turn: true,
-        resumes: true,
-        reports_compaction: true,
-        reports_running_calls: true,
-        compacts_refused_sessions: false,
-        ends_with_its_input: true,
-        shell: ("exec_command", "cmd"),
-    },
-    Program {
-        name: "gemini",
-        arguments: &["-m", "gemini-2.5-flash"],
-        takes_messages_in_mid_turn: false,
-        // It says that it has no sessions for the project.
-        resumes: false,
-        reports_compaction: false,
-        reports_running_calls: true,
-        compacts_refused_sessions: false,
-        ends_with_its_input: false,
-        shell: ("run_shell_command", "command"),
-    },
-    Program {
-        name: "opencode",
-        arguments: &[],
-        takes_messages_in_mid_turn: false,
-        resumes: true,
-        reports_compaction: true,
-        reports_running_calls: true,
-        compacts_refused_sessions: true,
-        ends_with_its_input: true,
-        shell: ("bash", "command"),
-    },
+/// How the programs are used.
+const PROGRAMS: [Program; 7] = [
+    Program { name: "claude", arguments: &[], shell: ("Bash", "command") },
+    Program { name: "codex", arguments: &[], shell: ("exec_command", "cmd") },
+    Program { name: "gemini", arguments: &["-m", "gemini-2.5-flash"], shell: ("run_shell_command", "command") },
+    Program { name: "opencode", arguments: &[], shell: ("bash", "command") },
+    Program { name: "copilot", arguments: &[], shell: ("bash", "command") },
+    Program { name: "qwen", arguments: &[], shell: ("run_shell_command", "command") },
+    Program { name: "kimi", arguments: &[], shell: ("Bash", "command") },
 ];
 
 macro_rules! programs {
-    ($($name:ident: $package:expr, $version:expr, $is_in_ci:expr;)*) => {
+    ($($name:ident: $package:expr, $version:expr, $is_in_ci:expr, $can:expr;)*) => {
         /// The names of the programs that CI must test.
         const IN_CI: &[(&str, bool)] = &[$((stringify!($name), $is_in_ci)),*];
+
+        /// What each program can do.
+        const ABILITIES: &[(&str, &[Can])] = &[$((stringify!($name), &$can)),*];
+
+        /// The names of all programs.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         /// Declares a test with each program.
         macro_rules! with_each_program {
@@ -115,6 +71,11 @@ impl Program {
         None
     }
 
+    /// Returns whether the program can do what not all can.
+    pub(crate) fn can(&self, what: Can) -> bool {
+        ABILITIES.iter().any(|(name, can)| *name == self.name && can.contains(&what))
+    }
+
     /// Returns the tool call that runs a shell command: the tool and its input.
     pub(crate) fn shell(&self, command: &str) -> (&'static str, Value) {
         let (tool, field) = self.shell;
@@ -145,6 +106,7 @@ pub(crate) fn environment(model: &str) -> Vec<(String, String)> {
     let mut directories: Vec<_> = env::split_paths(&env::var_os(VARIABLE).unwrap_or_default()).collect();
     directories.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let path = env::join_paths(directories).unwrap().into_string().unwrap();
+    let openai = format!("{model}/v1");
     let variables = [
         ("PATH", path.as_str()),
         ("ANTHROPIC_API_KEY", "dummy"),
@@ -154,6 +116,13 @@ pub(crate) fn environment(model: &str) -> Vec<(String, String)> {
         ("IS_SANDBOX", "1"),
         ("OPENAI_API_KEY", "dummy"),
         ("GEMINI_API_KEY", "dummy"),
+        ("COPILOT_OFFLINE", "true"),
+        ("COPILOT_PROVIDER_TYPE", "openai"),
+        ("COPILOT_PROVIDER_BASE_URL", &openai),
+        ("COPILOT_PROVIDER_API_KEY", "dummy"),
+        ("COPILOT_MODEL", "scripted"),
+        ("OPENAI_BASE_URL", &openai),
+        ("OPENAI_MODEL", "scripted"),
         ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
         ("GOOGLE_GEMINI_BASE_URL", model),
     ];
@@ -195,7 +164,19 @@ pub(crate) fn configure(home: &Path, model: &str) {
     if !claude_file.exists() {
         fs::write(claude_file, claude.to_string()).unwrap();
     }
+    let qwen = json!({
+        "general": {"enableAutoUpdate": false},
+        "privacy": {"usageStatisticsEnabled": false},
+        "security": {"auth": {"selectedType": "openai"}},
+    });
+    let kimi = format!(
+        "default_model = \"scripted\"\ntelemetry = false\n\
+         [providers.scripted]\ntype = \"openai\"\nbase_url = \"{model}/v1\"\napi_key = \"dummy\"\n\
+         [models.scripted]\nprovider = \"scripted\"\nmodel = \"scripted\"\nmax_context_size = 100000\n"
+    );
     for (file, text) in [
+        (".qwen/settings.json", qwen.to_string()),
+        (".kimi-code/config.toml", kimi),
         (".codex/config.toml", codex),
         (".gemini/settings.json", gemini.to_string()),
         (".config/opencode/opencode.json", opencode.to_string()),

@@ -3,6 +3,7 @@
 use teamwire_scripted_model::Rule;
 
 use crate::{
+    program::Can,
     setup::{Setup, approval, assert_gone, family, refusal},
     world::{LEAD, is_alive},
 };
@@ -23,7 +24,7 @@ fn a_shutdown_is_refused_with_a_reason_and_when_approved_leaves_nothing(setup: S
     assert!(is_alive(backend.program()), "a refused shutdown has ended the program");
 
     let ended = setup.world.cli(LEAD, &["shutdown", "backend", "and now?", "--wait"]).succeeds();
-    let (how, action) = match setup.program.ends_with_its_input {
+    let (how, action) = match setup.program.can(Can::EndWithItsInput) {
         true => ("approved its shutdown and ended with code 0", "none"),
         false => ("approved its shutdown; its runner ended it with SIGTERM (exit code 0)", "sigterm"),
     };

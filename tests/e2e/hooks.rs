@@ -33,7 +33,7 @@ fn claude<'a>(world: &'a World, id: &'static str) -> Session<'a> {
 }
 
 impl Session<'_> {
-    /// Returns what Claude Code 2.1.330, Codex 0.169.0 or Gemini CLI 0.61.0 writes.
+    /// Returns what Claude Code 2.1.332, Codex 0.171.0 or Gemini CLI 0.61.0 writes.
     fn input(&self, event: &str, turn: &str, more: Value) -> String {
         let mut input = json!({
             "session_id": self.id,

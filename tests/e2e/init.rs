@@ -20,7 +20,7 @@ fn machine(programs: &[(&str, &str)]) -> FreshMachine {
 }
 
 const CLAUDE: (&str, &str) =
-    ("claude", r#"case "$1" in --version) echo '2.1.330 (Claude Code)' ;; auth) echo '{"loggedIn": true}' ;; esac"#);
+    ("claude", r#"case "$1" in --version) echo '2.1.332 (Claude Code)' ;; auth) echo '{"loggedIn": true}' ;; esac"#);
 const SIGNED_OUT_CODEX: (&str, &str) =
     ("codex", r#"case "$1" in --version) echo 'codex-cli 0.100.0' ;; login) echo 'Not logged in' >&2; exit 1 ;; esac"#);
 const GEMINI: (&str, &str) = ("gemini", "echo 0.61.0");
@@ -62,16 +62,16 @@ fn programs_that_are_signed_in_come_first() {
     assert_eq!(written["next"], "start the team with `teamwire up`.");
     let programs = written["programs"].as_array().unwrap();
     let of = |command: &str| programs.iter().find(|program| program["command"] == command).unwrap();
-    assert_eq!((&of("claude")["version"], &of("claude")["signed_in"]), (&"2.1.330".into(), &true.into()));
+    assert_eq!((&of("claude")["version"], &of("claude")["signed_in"]), (&"2.1.332".into(), &true.into()));
     assert_eq!((&of("codex")["version"], &of("codex")["signed_in"]), (&"0.100.0".into(), &false.into()));
-    assert_eq!(of("codex")["tried"], "0.169.0");
+    assert_eq!(of("codex")["tried"], "0.171.0");
     assert_eq!((&of("gemini")["signed_in"], &of("opencode")["signed_in"]), (&false.into(), &Value::Null));
     let planned = all.run(&["up", "--dry-run"]).succeeds().stdout;
     assert!(planned.contains("Would start backend: claude.\n"), "{planned}");
 
     let one = machine(&[SIGNED_OUT_CODEX]);
     let shown = one.run(&["init", "--yes", "--name", "acme"]).succeeds().stdout;
-    assert!(shown.starts_with("Found Codex 0.100.0 (tried: 0.169.0), not signed in.\n"), "{shown}");
+    assert!(shown.starts_with("Found Codex 0.100.0 (tried: 0.171.0), not signed in.\n"), "{shown}");
     let next = "Next: sign in to Codex with `codex login`, and then start the team with `teamwire up`.";
     assert_eq!(shown.lines().last(), Some(next));
     // A program that does not answer keeps no one waiting for long, and is used.

@@ -6,7 +6,7 @@
 use std::{env, fs, path::PathBuf};
 
 use crate::{
-    buf, build,
+    agents, buf, build,
     install::{npm, venv},
     step::{Failure, Step, root},
 };
@@ -15,7 +15,8 @@ use crate::{
 const DIRECTORIES: [&str; 3] = ["client/python/src/teamwire/v1", "client/typescript/src/gen", "client/go/teamwire"];
 
 /// Generated files that lie among others.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
+    "docs/agents/tested.md",
     "docs/protocol.md",
     "client/README.md",
     "client/rust/src/helpers.rs",
@@ -53,6 +54,7 @@ const PROTOS: [&str; 17] = [
 
 /// Generates everything.
 pub(crate) fn run() -> Result<(), Failure> {
+    agents::write_page()?;
     stubs()?;
     // Builds only this package: a change of the protocol may have broken the others, until this is done.
     let example = ["run", "--quiet", "--locked", "--package", "teamwire-proto", "--example", CLIENTS, "--", "."];

@@ -37,6 +37,12 @@ pub struct KnownProgram {
     /// Arguments that do the same as the first of these.
     #[serde(default)]
     same_as: Vec<String>,
+    /// The arguments with which it takes the team's tools, if it does not take them as others do. They come next.
+    #[serde(default)]
+    arguments_for_tools: Vec<String>,
+    /// Flags, as `--flag=value`, that come next unless the user gives them.
+    #[serde(default)]
+    defaults: Vec<String>,
     /// The environment variables that the runner sets.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
@@ -122,6 +128,8 @@ impl KnownProgram {
             registry: Some(entry.id),
             arguments: entry.arguments,
             same_as: Vec::new(),
+            arguments_for_tools: Vec::new(),
+            defaults: Vec::new(),
             environment: entry.environment,
             variables: Vec::new(),
             package: String::new(),
@@ -131,16 +139,18 @@ impl KnownProgram {
         })
     }
 
-    /// Returns the arguments that come before those that a user gives. None if the user gives them.
-    pub(crate) fn arguments_before(&self, given: &[String]) -> &[String] {
-        let Some(first) = self.arguments.first() else { return &[] };
-        let is_given = if first.starts_with('-') {
-            let others = self.same_as.iter().map(String::as_str);
-            has_any(given, &iter::once(flag_of(first)).chain(others).collect::<Vec<_>>())
-        } else {
-            given.first() == Some(first)
-        };
-        if is_given { &[] } else { &self.arguments }
+    /// Returns the arguments that come before those that a user gives, without what the user gives.
+    pub(crate) fn arguments_before(&self, given: &[String]) -> Vec<String> {
+        let is_given = self.arguments.first().is_none_or(|first| match first.starts_with('-') {
+            true => {
+                let others = self.same_as.iter().map(String::as_str);
+                has_any(given, &iter::once(flag_of(first)).chain(others).collect::<Vec<_>>())
+            }
+            false => given.first() == Some(first),
+        });
+        let speaks = if is_given { &[][..] } else { &self.arguments };
+        let defaults = self.defaults.iter().filter(|flag| !has_any(given, &[flag_of(flag)]));
+        speaks.iter().chain(&self.arguments_for_tools).chain(defaults).cloned().collect()
     }
 
     /// Returns the command that installs it. `None` if it has its own installer.
@@ -237,6 +247,9 @@ mod tests {
         assert_eq!(before("goose", &["--debug", "acp"]), "acp", "the value of an option may be any word");
         assert_eq!(before("droid", &["--model", "m"]), "exec --output-format acp-daemon");
         assert_eq!(before("vibe-acp", &[]), "");
+        let search = "--exclude-tools=tool_search";
+        assert!(before("qwen", &[]).ends_with(&format!("{search} --approval-mode=default")));
+        assert_eq!(before("qwen", &["--acp", "--approval-mode", "yolo"]), search);
     }
 
     #[test]

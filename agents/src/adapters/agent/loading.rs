@@ -19,10 +19,19 @@ pub(super) const TOOLS_MISSING: &str = "The program has not loaded the team's to
 /// How long after its first prompt a program may take to load the tools.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long the first prompt waits for the tools at most.
+const FIRST_PROMPT_WAIT: Duration = Duration::from_secs(5);
+
+/// How often to look for them meanwhile.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Waits until the program has loaded its tools.
 #[derive(Debug)]
 pub(super) struct Loading {
     directory: TempDir,
+    /// Until when the first prompt waits for the tools. `None` if it does not wait, or the program is not ready yet.
+    await_until: Option<Instant>,
+    waits: bool,
     /// When to look again. `None` if the program has no prompt yet.
     look_at: Option<Instant>,
     is_missing: bool,
@@ -41,14 +50,24 @@ pub(super) enum Look {
 
 impl Loading {
     /// Creates the directory of the file. `None` if that is impossible, so no one will know.
-    pub(super) fn new() -> Option<Self> {
+    /// `waits`: the program may be ready before it has connected to its MCP servers.
+    pub(super) fn new(waits: bool) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("teamwire-tools-").tempdir().ok()?;
-        Some(Self { directory, look_at: None, is_missing: false })
+        Some(Self { directory, await_until: None, waits, look_at: None, is_missing: false })
     }
 
     /// Returns the file that the MCP server creates.
     pub(super) fn file(&self) -> PathBuf {
         self.directory.path().join("loaded")
+    }
+
+    /// Returns whether the first prompt of a program that is ready must wait. Without the tools, the agent could not
+    /// answer it.
+    pub(super) fn is_awaited(&mut self) -> bool {
+        if !self.waits || self.look_at.is_some() || self.file().exists() {
+            return false;
+        }
+        Instant::now() < *self.await_until.get_or_insert_with(|| Instant::now() + FIRST_PROMPT_WAIT)
     }
 
     /// Records that the program has its first prompt.
@@ -107,7 +126,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tools_that_are_not_loaded_in_time_are_missing_until_they_are() {
-        let mut loading = Loading::new().unwrap();
+        let mut loading = Loading::new(false).unwrap();
         let began = Instant::now();
         loading.begin();
         loading.due().await;

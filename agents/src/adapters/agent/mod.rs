@@ -35,7 +35,7 @@ use std::{mem, pin::pin, time::Duration};
 use teamwire_proto::v1::{self, TranscriptKind};
 use tokio::{
     process::ChildStdout,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +45,7 @@ use self::{
     codex::Codex,
     describe::{ACTIVITY_CHARS_MAX, SUMMARY_CHARS_MAX, first_line},
     interrupts::Interrupts,
-    loading::{Loading, due},
+    loading::{LOOK_EVERY, Loading, due},
     loops::Loops,
     permission_requests::PermissionRequests,
     prompts::{Failure, Prompts, Rest},
@@ -56,7 +56,7 @@ use self::{
     state::AgentState,
     tools::{Tools, called},
     turns::Turns,
-    unsent::{Unread, UnsentTexts},
+    unsent::UnsentTexts,
 };
 use crate::{
     attach::{Desk, Guest, Start},
@@ -137,7 +137,7 @@ async fn run_session(
     let mut setup = setup(incarnation, welcome);
     // Codex calls the tools over its own protocol.
     let is_over_mcp = setup.mcp.is_some() && protocol != AgentProtocol::Codex;
-    let loading = is_over_mcp.then(Loading::new).flatten();
+    let loading = is_over_mcp.then(|| Loading::new(protocol == AgentProtocol::Acp)).flatten();
     if let (Some(mcp), Some(loading)) = (&mut setup.mcp, &loading) {
         mcp.environment.push((TOOLS_LOADED_VARIABLE.to_owned(), loading.file().to_string_lossy().into_owned()));
     }
@@ -180,6 +180,7 @@ async fn run_session(
         is_closing: false,
         is_wrapped_up: CancellationToken::new(),
         is_broken: false,
+        was_killed: false,
         is_starting_over: false,
         interrupts: Interrupts::default(),
         spending: Spending::new(incarnation.budgets()),
@@ -239,6 +240,8 @@ struct Agent {
     /// Cancelled: the program gets no more time to end by itself.
     is_wrapped_up: CancellationToken,
     is_broken: bool,
+    /// A signal has ended it.
+    was_killed: bool,
     /// The program's session is of no use any more: the model's API refuses it.
     is_starting_over: bool,
     interrupts: Interrupts,
@@ -270,7 +273,9 @@ impl Agent {
             if self.is_broken || self.is_starting_over {
                 return Why::Exited;
             }
+            let awaits_tools = self.is_ready && self.loading.as_mut().is_some_and(Loading::is_awaited);
             let takes_prompts = self.is_ready
+                && !awaits_tools
                 && !self.interrupts.is_pending()
                 && !self.spending.keeps_prompts()
                 && self.guest.is_none()
@@ -297,7 +302,10 @@ impl Agent {
                     IncarnationEvent::End(why) => return why,
                     IncarnationEvent::Reply(_) | IncarnationEvent::Changed => {}
                 },
-                _ = process.wait() => return Why::Exited,
+                exit = process.wait() => {
+                    self.was_killed = exit.signal != 0;
+                    return Why::Exited;
+                }
                 (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
                 answered = self.permission_requests.next() => self.apply(answered, incarnation),
                 piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
@@ -315,6 +323,7 @@ impl Agent {
                     return Why::IgnoredInterrupt;
                 }
                 () = due(&self.loading) => self.look_for_tools(incarnation),
+                () = sleep(LOOK_EVERY), if awaits_tools => {}
                 () = sleep_until(ready_by), if !is_ready => {
                     let seconds = READY_DEADLINE.as_secs();
                     self.out.tell(Event::Broken(format!("The program was not ready to work within {seconds} s.")));
@@ -425,6 +434,8 @@ impl Agent {
                     tools.call(key, tool, input);
                 }
             }
+            // What a killed program has started may outlive it for a moment, and end the turn without its tools.
+            Event::Processed(_) if self.was_killed => {}
             Event::Processed(id) => self.processed(id, incarnation),
             Event::Failed(id, _) if self.interrupts.is_pending() => self.interrupted(id, incarnation),
             Event::Failed(id, detail) => {
@@ -475,16 +486,6 @@ impl Agent {
                 warn(incarnation, &detail);
                 self.is_broken = true;
             }
-        }
-    }
-
-    fn settle_unsent(&mut self, unread: Unread, incarnation: &mut Incarnation<'_>) {
-        match unread {
-            Unread::Remind(senders) => {
-                self.prompts.remind_of_unsent(&senders);
-                incarnation.tell(RunnerEvent::UnsentReminded);
-            }
-            Unread::Sent(recipient) => incarnation.tell(RunnerEvent::TextSent { recipient }),
         }
     }
 }

@@ -12,6 +12,9 @@ use teamwire_proto::{
 };
 use tokio::task::JoinSet;
 
+use super::Agent;
+use crate::{event::RunnerEvent, incarnation::Incarnation};
+
 /// How many messages to look at for one that the agent has sent.
 const PAGE: u32 = 100;
 
@@ -241,6 +244,19 @@ async fn send(client: &Client, unsent: &Unsent) -> Checked {
     match client.send(request).await {
         Ok(_) => Checked::Sent(recipient.to_owned()),
         Err(error) => Checked::Failed(error.to_string()),
+    }
+}
+
+impl Agent {
+    /// Acts on texts that no one has received.
+    pub(super) fn settle_unsent(&mut self, unread: Unread, incarnation: &mut Incarnation<'_>) {
+        match unread {
+            Unread::Remind(senders) => {
+                self.prompts.remind_of_unsent(&senders);
+                incarnation.tell(RunnerEvent::UnsentReminded);
+            }
+            Unread::Sent(recipient) => incarnation.tell(RunnerEvent::TextSent { recipient }),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ const FINAL_TEXT_BYTES_MAX: usize = 1024 * 1024;
 struct Call {
     first_title: String,
     title: String,
+    /// The command that it runs, if the program says so.
+    command: Option<String>,
     kind: ToolKind,
     is_reported: bool,
 }
@@ -95,13 +97,14 @@ impl Narrator {
             call.title.clone_from(title);
         }
         call.kind = update.fields.kind.unwrap_or(call.kind);
+        call.command = command_of(update).or(call.command.take());
         // While a call is pending, some programs do not know its input yet.
         let has_begun = update.fields.status.is_some_and(|status| status != ToolCallStatus::Pending);
         if has_begun && !mem::replace(&mut call.is_reported, true) {
             let tool = self.program.tool_name(update, Some(&call.first_title));
             let line = match tool.and_then(|tool| self.program.our_tool(tool)) {
                 Some(tool) => line_of_ours(tool, update),
-                None => line_of(call.kind, &call.title),
+                None => line_of(call),
             };
             out.begin_call(&update.tool_call_id.0, line);
             let name = tool.unwrap_or(&call.title);
@@ -206,10 +209,15 @@ fn result_of(update: &ToolCallUpdate) -> String {
     }
 }
 
+/// Returns the shell command of a call, if the program says so.
+fn command_of(update: &ToolCallUpdate) -> Option<String> {
+    Some(update.fields.raw_input.as_ref()?.get("command")?.as_str()?.to_owned())
+}
+
 /// Returns one line about a call.
-fn line_of(kind: ToolKind, title: &str) -> String {
-    let verb = match kind {
-        ToolKind::Execute => "Runs: ",
+fn line_of(call: &Call) -> String {
+    let verb = match call.kind {
+        ToolKind::Execute => return format!("Runs: {}", call.command.as_ref().unwrap_or(&call.title)),
         ToolKind::Read => "Reads: ",
         ToolKind::Edit => "Edits: ",
         ToolKind::Delete => "Deletes: ",
@@ -217,7 +225,7 @@ fn line_of(kind: ToolKind, title: &str) -> String {
         ToolKind::Fetch => "Fetches: ",
         _ => "",
     };
-    format!("{verb}{title}")
+    format!("{verb}{}", call.title)
 }
 
 /// Returns one line about a call of one of our tools. Gemini CLI does not tell the input, so the line has what the tool

@@ -36,7 +36,7 @@ impl Program {
     /// Returns what makes the program speak the protocol, if it is known. Otherwise, the user gives the full command.
     pub(super) fn additions(self, command: &str, arguments: &[String]) -> Additions {
         let known = programs::find(command.as_ref());
-        let before = known.map_or(&[][..], |known| known.arguments_before(arguments));
+        let before = known.map(|known| known.arguments_before(arguments)).unwrap_or_default();
         let variables = known.into_iter().flat_map(|known| &known.environment);
         let mut environment: Vec<(OsString, OsString)> =
             variables.map(|(name, value)| (name.into(), value.into())).collect();
@@ -93,6 +93,8 @@ impl Program {
             _ if call.fields.name.is_some() => call.fields.name.as_deref(),
             Self::Gemini => call.tool_call_id.0.split_once("__").map(|(name, _)| name),
             Self::Opencode => first_title,
+            // Qwen Code names it there.
+            Self::Other if tool_in_meta(call).is_some() => tool_in_meta(call),
             // Not of a command, whose title is what it runs.
             Self::Other => {
                 let is_command = call.fields.kind == Some(ToolKind::Execute)
@@ -135,3 +137,7 @@ impl Program {
 
 /// The variable with the password of opencode's port.
 const OPENCODE_PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
+/// Returns the name of a call's tool, if the program adds it.
+fn tool_in_meta(call: &ToolCallUpdate) -> Option<&str> {
+    call.meta.as_ref()?.get("toolName")?.as_str()
+}

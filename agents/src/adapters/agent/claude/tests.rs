@@ -93,7 +93,7 @@ fn the_version_and_the_calls_that_run_are_noted() {
     let out = read(&mut claude, [init, call, result]);
     let began = Change::CallBegan { key: "t1".to_owned(), line: "Bash: make".to_owned() };
     let over = Change::Trouble(String::new());
-    let version = Change::Version("Claude Code 2.1.197 (tried: 2.1.330)".to_owned());
+    let version = Change::Version("Claude Code 2.1.197 (tried: 2.1.332)".to_owned());
     assert_eq!(out.changes, [version, over, began, Change::CallEnded { key: "t1".to_owned() }]);
 }
 
