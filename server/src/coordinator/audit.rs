@@ -1,5 +1,7 @@
 //! The audit log: adding entries to its chains, listing and trimming them.
 
+use std::time::Duration;
+
 use teamwire_proto::{Refusal, name::Name, v1};
 
 use super::{
@@ -58,12 +60,21 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Removes what is old from the chains of the audit log, or what exceeds their bounds.
-    pub async fn trim_audit(&self) -> Result<(), Refusal> {
+    /// Removes what exceeds the bounds of the chains of the audit log and, if `looks_for_old`, what is old. Looking takes
+    /// a read of each chain.
+    pub async fn trim_audit(&self, looks_for_old: bool) -> Result<(), Refusal> {
+        let exceeds = |record: &ChainRecord| record.bytes > self.limits.audit_chain_bytes_max;
         for (chain, record) in self.all_chains().await? {
-            self.trim_audit_chain(&chain, &record).await?;
+            if looks_for_old || exceeds(&record) {
+                self.trim_audit_chain(&chain, &record).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Returns how long old entries of the audit log may go unnoticed.
+    pub fn audit_patience(&self) -> Duration {
+        self.limits.audit_ttl / u32::try_from(LATE).unwrap_or(u32::MAX)
     }
 
     async fn trim_audit_chain(&self, chain: &Chain, record: &ChainRecord) -> Result<(), Refusal> {

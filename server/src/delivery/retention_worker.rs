@@ -23,6 +23,8 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let interval = coordinator.limits().retention_interval;
     let pause = || tokio::time::sleep(interval.mul_f64(rand::random_range(0.8..1.2)));
     let mut visits = Visits::new(interval, interval * IDLE_FACTOR);
+    let patience = coordinator.audit_patience().min(interval * IDLE_FACTOR);
+    let mut looked_for_old: Option<Instant> = None;
     while stop.run_until_cancelled(pause()).await.is_some() {
         let now = Instant::now();
         // Each team that has changed since the last round is visited in this one.
@@ -37,8 +39,11 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
         if let Err(refusal) = coordinator.trim_sign_ins(&Namespace::directory()).await {
             tracing::debug!(%refusal, "the operator's sign-ins could not be cleaned up");
         }
-        if let Err(refusal) = coordinator.trim_audit().await {
-            tracing::debug!(%refusal, "the audit log could not be trimmed");
+        let looks_for_old = looked_for_old.is_none_or(|at| at.elapsed() >= patience);
+        match coordinator.trim_audit(looks_for_old).await {
+            Ok(()) if looks_for_old => looked_for_old = Some(now),
+            Ok(()) => {}
+            Err(refusal) => tracing::debug!(%refusal, "the audit log could not be trimmed"),
         }
         for namespace in visits.take_ready(now, usize::MAX) {
             if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
