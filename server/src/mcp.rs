@@ -21,6 +21,7 @@ use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -75,8 +76,6 @@ pub struct Mcp {
     pub tools: Arc<dyn Tools>,
     /// See [`Console::hosts`](crate::console::Console::hosts).
     pub hosts: Vec<String>,
-    /// The origins of web pages that may call.
-    pub origins: Vec<String>,
     /// Whether programs speak TLS with this coordinator.
     pub is_tls: bool,
     /// The address at which programs on this machine reach it.
@@ -109,8 +108,9 @@ struct Shared {
 impl McpLayer {
     /// Makes the layer. `has_console`: a layer within answers requests for pages.
     pub fn new(mcp: &Mcp, bounds: Bounds, has_console: bool) -> Self {
-        let Mcp { tools, hosts, origins, is_tls, address: _ } = mcp;
-        let origins = Origins::new(hosts, origins, *is_tls);
+        let Mcp { tools, hosts, is_tls, address: _ } = mcp;
+        // No page of another origin: none could read an answer.
+        let origins = Origins::new(hosts, &[], *is_tls);
         Self { shared: Arc::new(Shared { tools: Arc::clone(tools), origins, bounds, has_console }) }
     }
 }
@@ -190,7 +190,7 @@ impl Shared {
             return text(StatusCode::FORBIDDEN, why);
         }
         // The connection is in use until the answer has been made.
-        let _open = gate(&request).map(GatedCall::new);
+        let open = gate(&request).map(GatedCall::new);
         let (head, body) = request.into_parts();
         let mut bare = Request::new(());
         (*bare.method_mut(), *bare.uri_mut(), *bare.headers_mut()) = (head.method, head.uri, head.headers);
@@ -199,7 +199,17 @@ impl Shared {
             Err(answer) => return answer.map(Body::new),
         };
         let Bounds { request_bytes_max, request_timeout } = self.bounds;
-        let body = Limited::new(body, request_bytes_max.saturating_mul(JSON_FACTOR)).collect();
+        let bytes_max = request_bytes_max.saturating_mul(JSON_FACTOR);
+        // As for calls, the caller's account pays for the memory.
+        let length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(bytes_max);
+        let lease = match open.as_ref().and_then(GatedCall::payer) {
+            Some(payer) => Some(payer.lease_for_request(length.min(bytes_max)).await),
+            None => None,
+        };
+        if let Some(Err(refusal)) = &lease {
+            return text(StatusCode::TOO_MANY_REQUESTS, &refusal.message);
+        }
+        let body = Limited::new(body, bytes_max).collect();
         match timeout(request_timeout, body).await {
             Ok(Ok(body)) => answering(body.to_bytes()).await.map(Body::new),
             Ok(Err(_)) => text(StatusCode::PAYLOAD_TOO_LARGE, "The request is too large, or was cut off."),

@@ -1,10 +1,10 @@
 //! MCP over HTTP: an agent program gets a member's tools by URL, with nothing of teamwire installed.
 //!
-//! There are no sessions: each request stands alone, and may reach another coordinator than the one before. The only
-//! thing that a coordinator remembers is which messages `CheckInbox` has returned, to acknowledge them at the next call.
-//! If that is lost, they are returned again.
+//! There are no sessions: each request stands alone, and may reach another coordinator than the one before. Nothing is
+//! remembered between them. An answer may get lost on its way, so a message that `CheckInbox` has returned stays in the
+//! inbox until a later call names it as processed.
 
-use std::{convert::Infallible, num::NonZeroUsize, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -12,8 +12,6 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
-use lru::LruCache;
-use parking_lot::Mutex;
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
@@ -23,11 +21,8 @@ use teamwire_client::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{McpServer, in_reply_to::Shown};
+use super::McpServer;
 use crate::visible::shown_line;
-
-/// For how many credentials it is remembered what `CheckInbox` has returned.
-const CREDENTIALS_MAX: NonZeroUsize = NonZeroUsize::new(4_096).expect("not zero");
 
 /// An answer to a request over HTTP.
 pub type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
@@ -35,8 +30,6 @@ pub type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 /// The tools of all members, over HTTP.
 #[derive(Debug)]
 pub struct HttpServer {
-    /// By team and credential.
-    shown: Mutex<LruCache<String, Arc<Mutex<Shown>>>>,
     /// Cancelled when the coordinator ends.
     ending: CancellationToken,
 }
@@ -44,7 +37,12 @@ pub struct HttpServer {
 impl HttpServer {
     /// Creates a server. Its waiting calls return early once `ending` is cancelled.
     pub fn new(ending: CancellationToken) -> Self {
-        Self { shown: Mutex::new(LruCache::new(CREDENTIALS_MAX)), ending }
+        Self { ending }
+    }
+
+    /// Returns what is cancelled when the coordinator ends.
+    pub fn ending(&self) -> &CancellationToken {
+        &self.ending
     }
 
     /// Returns the credential of a request, if it may have an answer from here.
@@ -80,7 +78,7 @@ impl HttpServer {
             client.get_caller(v1::GetCallerRequest::default()).await.map_err(|error| Box::new(refused(&error)))?;
         let caller = reply.caller.unwrap_or_default();
         match caller.kind() {
-            CallerKind::Member => Ok(caller),
+            CallerKind::Member if !caller.read_only => Ok(caller),
             _ => Err(says(
                 StatusCode::FORBIDDEN,
                 "Only a member has tools. `teamwire mcp --http --as NAME` creates a member's tool credential.",
@@ -91,9 +89,10 @@ impl HttpServer {
 
     /// Answers a request of a member.
     pub async fn answer(&self, request: Request<Bytes>, client: Client, caller: v1::Caller) -> HttpAnswer {
-        let key = format!("{}/{}", caller.team, caller.credential_id);
-        let shown = Arc::clone(self.shown.lock().get_or_insert(key, Arc::default));
-        let server = McpServer::over_http(client, caller, shown, self.ending.clone());
+        let gone = self.ending.child_token();
+        // A program that gives up waiting drops this future.
+        let _gone_when_dropped = gone.clone().drop_guard();
+        let server = McpServer::over_http(client, caller, gone);
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)

@@ -127,7 +127,7 @@ pub struct McpServer {
     hooks_directory: Option<Arc<Path>>,
     /// The file to create once the program has asked for its tools. `None` if no one waits for it.
     loaded_file: Option<Arc<Path>>,
-    /// Cancelled when the coordinator ends. `None` if the program has started this process, and shares its files with it.
+    /// Cancelled when no one waits for the answer any more, or the coordinator ends. `None` if the program has started this process, and shares its files with it.
     over_http: Option<CancellationToken>,
     /// Whether the current call has an idempotency key.
     is_repeatable: bool,
@@ -161,12 +161,14 @@ impl McpServer {
         }
     }
 
-    /// Creates the tools for one request over HTTP. `shown`: what the credential's program has read.
-    fn over_http(client: Client, caller: v1::Caller, shown: Arc<Mutex<Shown>>, ending: CancellationToken) -> Self {
+    /// Creates the tools for one request over HTTP. `gone`: cancelled when no one waits for the answer any more.
+    fn over_http(client: Client, caller: v1::Caller, gone: CancellationToken) -> Self {
         let was_lead = Arc::new(AtomicBool::new(caller.is_lead));
         let mut server =
-            Self { name: caller.member.into(), shown, was_lead, over_http: Some(ending), ..Self::new(client, false) };
+            Self { name: caller.member.into(), was_lead, over_http: Some(gone), ..Self::new(client, false) };
         server.tools.disable_route(WORK_MERGE);
+        server.tools.remove_route(CHECK_INBOX);
+        server.tools.merge(Self::http_inbox_tools());
         server
     }
 
@@ -291,10 +293,14 @@ impl ServerHandler for McpServer {
             return Ok(CallToolResult::error(vec![ContentBlock::text(says)]).into());
         }
         let key = request.meta.as_ref().and_then(|meta| meta.get(IDEMPOTENCY_KEY));
-        match key.or_else(|| context.meta.get(IDEMPOTENCY_KEY)).and_then(Value::as_str) {
-            Some(key) => {
-                let repeatable = self.repeatable(key);
+        match key.or_else(|| context.meta.get(IDEMPOTENCY_KEY)).cloned() {
+            Some(Value::String(key)) if !key.is_empty() => {
+                let repeatable = self.repeatable(&key);
                 self.tools.call(ToolCallContext::new(&repeatable, request, context)).await
+            }
+            Some(_) => {
+                let says = format!("{IDEMPOTENCY_KEY} must be a text that is not empty.");
+                Ok(CallToolResult::error(vec![ContentBlock::text(says)]).into())
             }
             None => self.tools.call(ToolCallContext::new(self, request, context)).await,
         }

@@ -133,6 +133,10 @@ impl McpServer {
         }
         let answerable = match self.in_runner {
             true => in_reply_to::answered_in_runner(&self.client, request, &self.shown).await,
+            // All that is in the inbox may have been read.
+            false if self.over_http.is_some() => {
+                in_reply_to::handed_over(&self.client, &self.shown, |_| true).await.answerable(request)
+            }
             false if self.shown.lock().unacknowledged.is_empty() => {
                 let handed = self.handed_by_hooks();
                 let is_handed = |delivery: &v1::Delivery| {

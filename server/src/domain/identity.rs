@@ -139,12 +139,16 @@ pub(super) fn authenticate(
         Credential::Console { team: Some(_), id, .. } => {
             let team = team.ok_or_else(invalid)?;
             let console = console(tx, who, id)?;
-            let caller = match (acts_for(tx, &team, &console.acts_for, &console.proof, admit)?, console.purpose) {
-                (Principal::Member { name, .. }, SignInPurpose::Tools { leads: false }) => {
-                    Principal::Member { name, lead: false }
-                }
-                (caller, _) => caller,
-            };
+            let caller = acts_for(tx, &team, &console.acts_for, &console.proof, admit)?;
+            if let (Principal::Member { name, lead: true }, SignInPurpose::Tools { leads: false }) =
+                (&caller, console.purpose)
+            {
+                let text = format!(
+                    "{name} leads the team now, and this tool credential was not created for a lead. `teamwire mcp --http \
+                     --lead` creates another one."
+                );
+                return Err(revoked(&text).into());
+            }
             (team, caller, console.read_only)
         }
         Credential::Observer { id, .. } => {

@@ -64,7 +64,7 @@ fn a_code_becomes_a_console_credential_for_the_same_member() {
 }
 
 #[test]
-fn a_lead_with_a_tool_credential_leads_only_if_it_was_created_for_that() {
+fn a_tool_credential_acts_for_a_lead_only_if_it_was_created_for_one() {
     let tools = |leads| ConsoleRecord {
         acts_for: ActsFor::Member(name("lead")),
         proof: SecretHash::of("lead"),
@@ -74,8 +74,11 @@ fn a_lead_with_a_tool_credential_leads_only_if_it_was_created_for_that() {
     };
     for leads in [false, true] {
         let world = World::with(&["lead", "ann"]).record("c1", &tools(leads));
-        let (caller, _) = world.run(|tx| identity::call(tx, &with_console(), "", Admit::Live)).unwrap();
-        assert_eq!(caller.1, Principal::Member { name: name("lead"), lead: leads });
+        let called = world.run(|tx| identity::call(tx, &with_console(), "", Admit::Live));
+        match leads {
+            true => assert_eq!(called.unwrap().0.1, Principal::Member { name: name("lead"), lead: true }),
+            false => assert_eq!(called.unwrap_err().reason, Reason::CredentialRevoked),
+        }
     }
 }
 

@@ -45,7 +45,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// With --http, a program that runs anywhere gets the tools from the coordinator, and needs nothing of teamwire. The
 /// command creates a tool credential and prints a setting for the program. The setting names an environment variable
 /// instead of the credential, so you can commit it. The program acts as your member: it checks its inbox with
-/// CheckInbox, and does not keep the member alive. Without --lead, a lead's program gets a teammate's tools.
+/// CheckInbox, and does not keep the member alive. A lead's program may do all that a lead may, which takes --lead.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme\n    teamwire mcp --http\n    teamwire mcp --http --lead --for codex"

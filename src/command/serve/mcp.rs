@@ -1,6 +1,6 @@
 //! MCP over HTTP: the members' tools, for the coordinator to serve.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::Request;
@@ -37,7 +37,13 @@ impl Tools for HttpTools {
             let credential = server.admit(head.method(), head.headers())?;
             let client = client(calls).and_then(|client| client.with_credential(credential));
             let client = client.map_err(|_| HttpServer::malformed())?;
-            let caller = server.caller(&client).await?;
+            let caller = server.caller(&client.clone().with_retry(Retry::none())).await?;
+            // Repeated calls would reach the same coordinator, which ends.
+            let ending = server.ending().clone();
+            let client = client.with_wait_observer(move |_| match ending.is_cancelled() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
             let answering: Answering =
                 Box::new(move |body| async move { server.answer(head.map(|()| body), client, caller).await }.boxed());
             Ok(answering)

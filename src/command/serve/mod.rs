@@ -250,7 +250,6 @@ impl Serve {
         let mcp = settings.mcp_enabled.then(|| Mcp {
             tools: Arc::new(HttpTools::new(shutdown.clone())),
             hosts: settings.console_hosts(),
-            origins: settings.web_origins.clone(),
             is_tls: tls.is_some(),
             address: tcp_address.clone(),
         });
@@ -395,8 +394,8 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
             settings.log
         ))
     })?;
-    // It says a few things about each request.
-    let filter = match (settings.log.contains(MCP_LIBRARY), format!("{MCP_LIBRARY}=warn").parse()) {
+    // It says a few things about each request, and repeats what requests contain.
+    let filter = match (settings.log.contains(MCP_LIBRARY), format!("{MCP_LIBRARY}=error").parse()) {
         (false, Ok(quiet)) => filter.add_directive(quiet),
         _ => filter,
     };

@@ -27,7 +27,9 @@ for await (const line of createInterface({ input: process.stdin })) {
   for (;;) {
     try {
       const result = await client.callTool({ name: tool, arguments: input, _meta });
-      print({ text: result.content.map((content) => content.text).join(""), is_error: Boolean(result.isError) });
+      const text = result.content.map((content) => content.text).join("");
+      if (key && result.isError && text.startsWith("DRAINING")) throw new Error(text);
+      print({ text, is_error: Boolean(result.isError) });
       break;
     } catch (error) {
       // The coordinator has ended. What has a key may be repeated.

@@ -55,6 +55,10 @@ async def main() -> None:
                 while call or (call := await anext(calls, None)):
                     meta = {"teamwire/idempotency-key": call["key"]} if "key" in call else None
                     result = await session.call_tool(call["tool"], call["arguments"], meta=meta)
+                    if meta and result.is_error and text_of(result).startswith("DRAINING"):
+                        # It was not carried out.
+                        await asyncio.sleep(0.1)
+                        continue
                     call = None
                     print(json.dumps({"text": text_of(result), "is_error": bool(result.is_error)}), flush=True)
                 return

@@ -7,15 +7,11 @@ use std::{
     path::Path,
 };
 
-use serde_json::json;
-use teamwire_proto::v1::{self, team_service_client::TeamServiceClient};
-use tokio::runtime::Runtime;
-use tonic::Code;
+use serde_json::{Value, json};
 
 use super::{Agent, python};
 use crate::{
     machines,
-    raw::{Raw, refused},
     world::{LEAD, Network, PATIENCE, World, eventually},
 };
 
@@ -99,18 +95,16 @@ fn programs_use_members_tools_by_url(world: World) {
     world.join("ann");
     let access = Access::create(&world, LEAD, &["--lead"]);
     world.cli("ann", &["mcp", "--http", "--lead"]).exits(77).complains_of("LEAD_ONLY");
-    let (Some(lead), Some(plain), Some(ann)) = (
-        access.start(&world, "elsewhere", None),
-        Access::create(&world, LEAD, &[]).start(&world, "elsewhere", None),
-        Access::create(&world, "ann", &[]).start(&world, "elsewhere", None),
-    ) else {
+    world.cli(LEAD, &["mcp", "--http"]).exits(77).complains_of("add --lead");
+    let (Some(lead), Some(ann)) =
+        (access.start(&world, "elsewhere", None), Access::create(&world, "ann", &[]).start(&world, "elsewhere", None))
+    else {
         return;
     };
     let greeting = "You are ann of team acme. Your teammates read only what SendMessage sends.";
     assert_eq!(ann.greeting["instructions"], greeting);
     for tool in ["Task", "Invite", "ForceStop", "Last", "Interrupt", "TeamDelete"] {
         assert!(lead.tools().contains(&tool) && !ann.tools().contains(&tool), "{tool}");
-        assert!(!plain.tools().contains(&tool), "{tool}: only with --lead");
     }
     assert!(!lead.tools().contains(&"WorkMerge"), "the clone is elsewhere");
 
@@ -118,24 +112,27 @@ fn programs_use_members_tools_by_url(world: World) {
     lead.does("SendMessage", json!({"to": "ann", "message": "Go", "summary": "go"}));
     assert!(ann.next()["text"].as_str().unwrap().contains("summary=\"go\">Go<"));
     ann.does("SendMessage", json!({"to": "team-lead", "message": "Gone.", "summary": "gone"}));
-    assert_eq!(ann.does("CheckInbox", json!({})), "You have no new messages.");
+    // An answer may get lost, so only what the agent names is processed.
+    let again = ann.does("CheckInbox", json!({}));
+    let (_, processed) = again.split_once("call CheckInbox with ").unwrap();
+    let processed: Value = serde_json::from_str(processed.trim_end_matches('.')).unwrap();
+    assert_ne!(sent_receipt(&world, "Go"), "processed");
+    assert_eq!(ann.does("CheckInbox", processed), "You have no new messages.");
     let history = world.history(LEAD);
     let sent = |content: &str| history.iter().find(|entry| entry["message"]["content"] == content).unwrap();
     assert_eq!(sent("Gone.")["message"]["in_reply_to"], sent("Go")["message"]["id"]);
-    let receipt = || sent_receipt(&world, "Go");
-    eventually("the next look acknowledges", || (receipt() == "processed").then_some(()));
+    assert_eq!(sent_receipt(&world, "Go"), "processed");
 
     lead.does("TaskCreate", json!({"subject": "Write"}));
     assert!(ann.does("TaskClaim", json!({})).contains("#1 [in_progress] Write (by ann)"));
     assert!(ann.does("TaskUpdate", json!({"taskId": "1", "status": "completed"})).starts_with("Completed #1"));
     assert!(lead.does("TeamStatus", json!({})).contains("ann (teammate): "));
-    assert!(plain.is_refused("ForceStop", json!({"name": "ann"})).starts_with("You have no tool ForceStop."));
     assert_eq!(lead.does("ForceStop", json!({"name": "ann"})), "Stopped ann.");
 
     // The setting that goes to a repository holds no secret, and the team can see and end what was created.
     let secret = access.credential.rsplit_once(':').unwrap().1;
     assert!(access.setting.contains(&access.url) && !access.setting.contains(secret), "{}", access.setting);
-    let text = world.cli(LEAD, &["mcp", "--http", "--for", "codex"]).succeeds().stdout;
+    let text = world.cli(LEAD, &["mcp", "--http", "--lead", "--for", "codex"]).succeeds().stdout;
     assert!(text.contains("bearer_token_env_var = \"TEAMWIRE_TOOL_CREDENTIAL\""), "{text}");
     let listed = world.cli(LEAD, &["access", "list"]).succeeds().stdout;
     assert!(listed.lines().any(|line| line.starts_with(&access.id[..8]) && line.contains("tools")), "{listed}");
@@ -177,15 +174,6 @@ fn a_credential_without_tools_is_refused(world: World) {
     let (status, body) = with(&access.credential);
     assert!(status == 200 && body.contains("You are ann."), "{body}");
 
-    // Rules treat a lead's program as a teammate unless it got the lead's tools.
-    let plain = Access::create(&world, LEAD, &[]).credential;
-    let stop = v1::ForceStopRequest { member: "ann".to_owned(), ..Default::default() };
-    let stopped = Runtime::new().unwrap().block_on(async {
-        let raw = Raw::at(&world.coordinator.address(), &plain);
-        TeamServiceClient::new(raw.channel.clone()).force_stop(raw.request(stop)).await
-    });
-    refused(stopped.map(drop), Code::PermissionDenied, "LEAD_ONLY", "");
-
     // No page of another site, and no other host's name, not even with a stolen credential.
     let stolen = bearer(&access.credential);
     for headers in [
@@ -216,16 +204,63 @@ fn a_credential_without_tools_is_refused(world: World) {
     world.cli("ann", &["access", "revoke", &access.id]).succeeds();
     let (status, body) = with(&access.credential);
     assert!(status == 401 && body.contains("revoked"), "{status} {body}");
+    // A program that got a teammate's tools never acts as a lead.
     let other = Access::create(&world, "ann", &[]).credential;
+    assert_eq!(with(&other).0, 200);
+    world.cli(LEAD, &["team", "lead", "ann", "--yes"]).succeeds();
+    let (status, body) = with(&other);
+    assert!(status == 401 && body.contains("ann leads the team now"), "{status} {body}");
+    world.cli("ann", &["team", "lead", LEAD, "--yes"]).succeeds();
+    assert_eq!(with(&other).0, 200);
     world.cli("ann", &["leave"]).succeeds();
     assert_eq!(with(&other).0, 401, "it ends with the life");
+}
+
+/// What is sent after a program has given up waiting stays in the inbox, and the wait ends with the coordinator.
+#[test]
+fn a_wait_that_no_one_awaits_takes_nothing_and_delays_nothing() {
+    let mut world = World::embedded();
+    world.create_team("acme");
+    world.join("ann");
+    let access = Access::create(&world, "ann", &[]);
+    let wait = json!({"name": "CheckInbox", "arguments": {"wait_seconds": 60}});
+    let wait = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": wait}).to_string();
+    let begin = || {
+        let mut stream = TcpStream::connect(world.coordinator.socket()).unwrap();
+        let head =
+            format!("POST /mcp HTTP/1.1\r\ncontent-length: {}\r\n{}\r\n", wait.len(), bearer(&access.credential));
+        stream.write_all(format!("{head}{wait}").as_bytes()).unwrap();
+        stream
+    };
+    drop(begin());
+    world.cli(LEAD, &["send", "ann", "still there"]).succeeds();
+    let text = |reply: &str| reply.contains("still there");
+    let check =
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "CheckInbox", "arguments": {}}});
+    for _ in 0..2 {
+        let (status, body) = post(&world, &bearer(&access.credential), &check.to_string());
+        assert!(status == 200 && text(&body), "{body}");
+    }
+    world.take_inbox("ann");
+    let looks = || {
+        let metrics = world.coordinator.metrics();
+        metrics.lines().filter(|line| line.contains("ListInbox")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = looks();
+    let mut waiting = begin();
+    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+    eventually("it waits", || (looks() != before).then_some(()));
+    world.coordinator.end();
+    let mut reply = String::new();
+    waiting.read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("You have no new messages."), "{reply}");
 }
 
 #[test]
 fn without_the_console_nothing_looks_like_a_place_to_sign_in() {
     let world = World::configured("console.enabled = \"off\"\n");
     world.create_team("acme");
-    let access = Access::create(&world, LEAD, &[]);
+    let access = Access::create(&world, LEAD, &["--lead"]);
     assert_eq!(post(&world, &bearer(&access.credential), &status_call()).0, 200);
     for path in ["GET /.well-known/oauth-protected-resource/mcp", "GET /", "POST /register"] {
         assert_eq!(ask(&world, path, "host: localhost\r\n", "").0, 404, "{path}");
@@ -236,7 +271,7 @@ fn without_the_console_nothing_looks_like_a_place_to_sign_in() {
 fn a_coordinator_that_serves_no_tools_says_so() {
     let world = World::configured("mcp.enabled = false\n");
     world.create_team("acme");
-    world.cli(LEAD, &["mcp", "--http"]).exits(64).complains_of("mcp.enabled = true");
+    world.cli(LEAD, &["mcp", "--http", "--lead"]).exits(64).complains_of("mcp.enabled = true");
     assert_eq!(post(&world, "host: localhost\r\n", "{}").0, 400, "it speaks only gRPC");
 }
 

@@ -30,10 +30,10 @@ type SignInPurpose int32
 const (
 	// The console. SignIn returns a console credential.
 	SignInPurpose_SIGN_IN_PURPOSE_UNSPECIFIED SignInPurpose = 0
-	// A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
-	// program presents it, the rules treat the program as a teammate.
+	// A teammate's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. Refused for a
+	// lead, and the credential is refused as soon as its member leads the team.
 	SignInPurpose_SIGN_IN_PURPOSE_TOOLS SignInPurpose = 1
-	// The same, with the lead's tools.
+	// A lead's tools. Refused for a teammate.
 	SignInPurpose_SIGN_IN_PURPOSE_LEAD_TOOLS SignInPurpose = 2
 )
 

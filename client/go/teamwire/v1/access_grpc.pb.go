@@ -41,8 +41,7 @@ const (
 // only the power to read.
 //
 // A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
-// the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
-// team, the credential has a lead's powers only if the code was created for them.
+// the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. It is never read-only.
 //
 // A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
 // the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
@@ -53,7 +52,8 @@ type AccessServiceClient interface {
 	// an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
-	// that is not a member), LEAD_ONLY (a lead's tools for another member). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+	// that is not a member), LEAD_ONLY (a lead's tools for a teammate, or a teammate's for
+	// the lead). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools).
 	// NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	CreateSignInCode(ctx context.Context, in *CreateSignInCodeRequest, opts ...grpc.CallOption) (*CreateSignInCodeResponse, error)
 	// Exchanges a code for a console credential or, if it was created for tools, a tool credential. The call's credential is the
@@ -169,8 +169,7 @@ func (c *accessServiceClient) RevokeCredential(ctx context.Context, in *RevokeCr
 // only the power to read.
 //
 // A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
-// the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
-// team, the credential has a lead's powers only if the code was created for them.
+// the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. It is never read-only.
 //
 // A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
 // the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
@@ -181,7 +180,8 @@ type AccessServiceServer interface {
 	// an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
-	// that is not a member), LEAD_ONLY (a lead's tools for another member). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+	// that is not a member), LEAD_ONLY (a lead's tools for a teammate, or a teammate's for
+	// the lead). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools).
 	// NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	CreateSignInCode(context.Context, *CreateSignInCodeRequest) (*CreateSignInCodeResponse, error)
 	// Exchanges a code for a console credential or, if it was created for tools, a tool credential. The call's credential is the

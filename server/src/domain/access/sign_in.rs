@@ -112,11 +112,17 @@ fn purpose(
         let text = "Only a member has tools. Create the tool credential as the member that the program is to act as.";
         return Err(Refusal::new(Reason::NotPermitted, text).into());
     };
-    if leads && !tx.read::<TeamRecord>("")?.is_some_and(|team| team.is_lead(name)) {
-        let text = format!("{name} does not lead the team. Leave out --lead: the program then gets a member's tools.");
-        return Err(Refusal::new(Reason::LeadOnly, text).into());
+    if request.read_only {
+        let text = "A program that only reads gets no tools. Leave out read_only, or create an observer's credential.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("read_only").into());
     }
-    Ok(SignInPurpose::Tools { leads })
+    let is_lead = tx.read::<TeamRecord>("")?.is_some_and(|team| team.is_lead(name));
+    let why = match (leads, is_lead) {
+        (true, false) => "does not lead the team. Leave out --lead: the program then gets a teammate's tools.",
+        (false, true) => "leads the team. If the program may do everything that a lead may, add --lead.",
+        _ => return Ok(SignInPurpose::Tools { leads }),
+    };
+    Err(Refusal::new(Reason::LeadOnly, format!("{name} {why}")).into())
 }
 
 fn no_further_codes() -> Refusal {

@@ -30,11 +30,11 @@ class _SignInPurposeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     SIGN_IN_PURPOSE_UNSPECIFIED: _SignInPurpose.ValueType  # 0
     """The console. SignIn returns a console credential."""
     SIGN_IN_PURPOSE_TOOLS: _SignInPurpose.ValueType  # 1
-    """A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
-    program presents it, the rules treat the program as a teammate.
+    """A teammate's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. Refused for a
+    lead, and the credential is refused as soon as its member leads the team.
     """
     SIGN_IN_PURPOSE_LEAD_TOOLS: _SignInPurpose.ValueType  # 2
-    """The same, with the lead's tools."""
+    """A lead's tools. Refused for a teammate."""
 
 class SignInPurpose(_SignInPurpose, metaclass=_SignInPurposeEnumTypeWrapper):
     """What a person signs in for."""
@@ -42,11 +42,11 @@ class SignInPurpose(_SignInPurpose, metaclass=_SignInPurposeEnumTypeWrapper):
 SIGN_IN_PURPOSE_UNSPECIFIED: SignInPurpose.ValueType  # 0
 """The console. SignIn returns a console credential."""
 SIGN_IN_PURPOSE_TOOLS: SignInPurpose.ValueType  # 1
-"""A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
-program presents it, the rules treat the program as a teammate.
+"""A teammate's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. Refused for a
+lead, and the credential is refused as soon as its member leads the team.
 """
 SIGN_IN_PURPOSE_LEAD_TOOLS: SignInPurpose.ValueType  # 2
-"""The same, with the lead's tools."""
+"""A lead's tools. Refused for a teammate."""
 Global___SignInPurpose: typing_extensions.TypeAlias = SignInPurpose
 
 class _CallerKind:

@@ -35,8 +35,7 @@ class AccessServiceStub(object):
     only the power to read.
 
     A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
-    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
-    team, the credential has a lead's powers only if the code was created for them.
+    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. It is never read-only.
 
     A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
     the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
@@ -87,8 +86,7 @@ class AccessServiceServicer(object):
     only the power to read.
 
     A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
-    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
-    team, the credential has a lead's powers only if the code was created for them.
+    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. It is never read-only.
 
     A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
     the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
@@ -101,7 +99,8 @@ class AccessServiceServicer(object):
         an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 
         PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
-        that is not a member), LEAD_ONLY (a lead's tools for another member). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+        that is not a member), LEAD_ONLY (a lead's tools for a teammate, or a teammate's for
+        the lead). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools).
         NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -214,8 +213,7 @@ class AccessService(object):
     only the power to read.
 
     A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
-    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
-    team, the credential has a lead's powers only if the code was created for them.
+    the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. It is never read-only.
 
     A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
     the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further

@@ -483,15 +483,15 @@ export enum SignInPurpose {
   UNSPECIFIED = 0,
 
   /**
-   * A member's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. If a lead's
-   * program presents it, the rules treat the program as a teammate.
+   * A teammate's tools for an agent program, which calls them by MCP at `/mcp`. SignIn returns a tool credential. Refused for a
+   * lead, and the credential is refused as soon as its member leads the team.
    *
    * @generated from enum value: SIGN_IN_PURPOSE_TOOLS = 1;
    */
   TOOLS = 1,
 
   /**
-   * The same, with the lead's tools.
+   * A lead's tools. Refused for a teammate.
    *
    * @generated from enum value: SIGN_IN_PURPOSE_LEAD_TOOLS = 2;
    */
@@ -617,8 +617,7 @@ export const CredentialKindSchema: GenEnum<CredentialKind> = /*@__PURE__*/
  * only the power to read.
  *
  * A tool credential is made in the same way, by a member. An agent program presents it at `/mcp`, where the coordinator serves
- * the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. If the member leads the
- * team, the credential has a lead's powers only if the code was created for them.
+ * the member's tools by MCP over HTTP. It is valid until the life of the member ends, or it is revoked. It is never read-only.
  *
  * A console or tool credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
  * the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
@@ -633,7 +632,8 @@ export const AccessService: GenService<{
    * an observer. If the caller already has 8 codes, the oldest one becomes invalid.
    *
    * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
-   * that is not a member), LEAD_ONLY (a lead's tools for another member). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+   * that is not a member), LEAD_ONLY (a lead's tools for a teammate, or a teammate's for
+   * the lead). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools).
    * NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
    *
    * @generated from rpc teamwire.v1.AccessService.CreateSignInCode
