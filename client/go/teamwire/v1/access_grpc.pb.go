@@ -51,10 +51,9 @@ type AccessServiceClient interface {
 	// Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
 	// an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
-	// that is not a member), LEAD_ONLY (a lead's tools for a teammate, or a teammate's for
-	// the lead). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools).
-	// NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; tools for a caller that is
+	// not a member; a teammate's tools for the lead), LEAD_ONLY (a lead's tools for a teammate). INVALID_ARGUMENT:
+	// INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools). NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	CreateSignInCode(ctx context.Context, in *CreateSignInCodeRequest, opts ...grpc.CallOption) (*CreateSignInCodeResponse, error)
 	// Exchanges a code for a console credential or, if it was created for tools, a tool credential. The call's credential is the
 	// code. If the caller that created the code already has 16 console credentials, the oldest one is revoked; if it has 16 tool
@@ -179,10 +178,9 @@ type AccessServiceServer interface {
 	// Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
 	// an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
-	// that is not a member), LEAD_ONLY (a lead's tools for a teammate, or a teammate's for
-	// the lead). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools).
-	// NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; tools for a caller that is
+	// not a member; a teammate's tools for the lead), LEAD_ONLY (a lead's tools for a teammate). INVALID_ARGUMENT:
+	// INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools). NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	CreateSignInCode(context.Context, *CreateSignInCodeRequest) (*CreateSignInCodeResponse, error)
 	// Exchanges a code for a console credential or, if it was created for tools, a tool credential. The call's credential is the
 	// code. If the caller that created the code already has 16 console credentials, the oldest one is revoked; if it has 16 tool

@@ -117,12 +117,16 @@ fn purpose(
         return Err(Refusal::new(Reason::InvalidField, text).field("read_only").into());
     }
     let is_lead = tx.read::<TeamRecord>("")?.is_some_and(|team| team.is_lead(name));
-    let why = match (leads, is_lead) {
-        (true, false) => "does not lead the team. Leave out --lead: the program then gets a teammate's tools.",
-        (false, true) => "leads the team. If the program may do everything that a lead may, add --lead.",
+    let (reason, why) = match (leads, is_lead) {
+        (true, false) => {
+            (Reason::LeadOnly, "does not lead the team. Leave out --lead: the program then gets a teammate's tools.")
+        }
+        (false, true) => {
+            (Reason::NotPermitted, "leads the team. If the program may do everything that a lead may, add --lead.")
+        }
         _ => return Ok(SignInPurpose::Tools { leads }),
     };
-    Err(Refusal::new(Reason::LeadOnly, format!("{name} {why}")).into())
+    Err(Refusal::new(reason, format!("{name} {why}")).into())
 }
 
 fn no_further_codes() -> Refusal {

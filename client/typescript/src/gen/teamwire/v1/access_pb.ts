@@ -631,10 +631,9 @@ export const AccessService: GenService<{
    * Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
    * an observer. If the caller already has 8 codes, the oldest one becomes invalid.
    *
-   * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; or tools for a caller
-   * that is not a member), LEAD_ONLY (a lead's tools for a teammate, or a teammate's for
-   * the lead). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools).
-   * NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+   * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token, a console credential or a tool credential; tools for a caller that is
+   * not a member; a teammate's tools for the lead), LEAD_ONLY (a lead's tools for a teammate). INVALID_ARGUMENT:
+   * INVALID_IDEMPOTENCY_KEY, INVALID_FIELD (read-only tools). NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
    *
    * @generated from rpc teamwire.v1.AccessService.CreateSignInCode
    */
