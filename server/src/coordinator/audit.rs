@@ -52,9 +52,7 @@ impl Coordinator {
         let done =
             self.decide(&audit, &[chain_key(chain)], |tx| chain::append_batch(tx, chain, batch, entries)).await?;
         let Some(record) = done.value else { return Ok(()) };
-        if record.bytes > self.limits.audit_chain_bytes_max
-            && let Err(refusal) = self.trim_audit_chain(chain, &record).await
-        {
+        if let Err(refusal) = self.trim_audit_chain(chain, &record, false).await {
             tracing::debug!(%chain, %refusal, "a chain of the audit log could not be trimmed yet");
         }
         Ok(())
@@ -63,11 +61,8 @@ impl Coordinator {
     /// Removes what exceeds the bounds of the chains of the audit log and, if `looks_for_old`, what is old. Looking takes
     /// a read of each chain.
     pub async fn trim_audit(&self, looks_for_old: bool) -> Result<(), Refusal> {
-        let exceeds = |record: &ChainRecord| record.bytes > self.limits.audit_chain_bytes_max;
         for (chain, record) in self.all_chains().await? {
-            if looks_for_old || exceeds(&record) {
-                self.trim_audit_chain(&chain, &record).await?;
-            }
+            self.trim_audit_chain(&chain, &record, looks_for_old).await?;
         }
         Ok(())
     }
@@ -77,9 +72,12 @@ impl Coordinator {
         self.limits.audit_ttl / u32::try_from(LATE).unwrap_or(u32::MAX)
     }
 
-    async fn trim_audit_chain(&self, chain: &Chain, record: &ChainRecord) -> Result<(), Refusal> {
+    async fn trim_audit_chain(&self, chain: &Chain, record: &ChainRecord, looks_for_old: bool) -> Result<(), Refusal> {
         let max = self.limits.audit_chain_bytes_max;
         let mut excess = if record.bytes > max { record.bytes - (max - max / FREED) } else { 0 };
+        if excess == 0 && !looks_for_old {
+            return Ok(());
+        }
         let ttl_ms = ms(self.limits.audit_ttl);
         let before_ms = self.now_ms().saturating_sub(ttl_ms);
         let before_first = record.first_sequence.saturating_sub(1);

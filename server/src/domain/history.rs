@@ -10,6 +10,7 @@ use teamwire_proto::{
 use super::{
     actor::Actor,
     quota::{Spender, weight_of_task_change},
+    records::SignInPurpose,
     streams::HISTORY,
     time::timestamp,
     tx::Tx,
@@ -44,10 +45,19 @@ pub fn team_event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
     })
 }
 
-/// Makes the entry for a sign-in to the console. `actor`: `None` for an observer.
-pub fn sign_in_event(actor: Option<&Actor>, read_only: bool) -> Event {
-    let kind = TeamEventKind::SignedIn.into();
-    Event::Team(v1::TeamEvent { kind, actor: actor.map(Into::into), read_only, ..v1::TeamEvent::default() })
+/// Makes the entry for a sign-in. `actor`: `None` for an observer.
+pub fn sign_in_event(actor: Option<&Actor>, read_only: bool, purpose: SignInPurpose) -> Event {
+    let credential = match purpose {
+        SignInPurpose::Console => CredentialKind::Unspecified,
+        SignInPurpose::Tools { .. } => CredentialKind::Tool,
+    };
+    Event::Team(v1::TeamEvent {
+        kind: TeamEventKind::SignedIn.into(),
+        actor: actor.map(Into::into),
+        read_only,
+        credential: credential.into(),
+        ..v1::TeamEvent::default()
+    })
 }
 
 /// Makes the entry for a revoked credential. `actor`: `None` for an observer. `member`: the member that it acted for,

@@ -6,7 +6,7 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     id,
-    v1::{self, CallerKind, CredentialKind, history_entry::Event},
+    v1::{self, CallerKind},
 };
 
 use super::member;
@@ -195,11 +195,7 @@ pub fn sign_in(
     };
     tx.put(id, &console);
     if team.is_some() {
-        let mut event = history::sign_in_event(caller.actor().ok().as_ref(), read_only);
-        if let (SignInPurpose::Tools { .. }, Event::Team(event)) = (purpose, &mut event) {
-            event.credential = CredentialKind::Tool.into();
-        }
-        history::append(tx, event);
+        history::append(tx, history::sign_in_event(caller.actor().ok().as_ref(), read_only, purpose));
     }
     let caller = show_caller(team.as_deref(), &caller, read_only, expires_ms, id);
     let reply =
