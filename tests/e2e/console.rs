@@ -44,11 +44,11 @@ redis_scenarios! {
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 /// The answer to an HTTP request.
-struct Answer {
-    status: u16,
+pub(crate) struct Answer {
+    pub status: u16,
     /// The status line and the headers, in lower case.
     head: String,
-    body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 impl Answer {
@@ -71,7 +71,8 @@ fn ask(at: SocketAddr, head: &str, body: &[u8]) -> Answer {
     parse(&reply)
 }
 
-fn parse(reply: &[u8]) -> Answer {
+/// Reads an answer that is complete.
+pub(crate) fn parse(reply: &[u8]) -> Answer {
     let end = reply.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
     let head = String::from_utf8_lossy(&reply[..end]).to_lowercase();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();

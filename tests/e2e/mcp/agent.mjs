@@ -32,7 +32,7 @@ for await (const line of createInterface({ input: process.stdin })) {
       print({ text, is_error: Boolean(result.isError) });
       break;
     } catch (error) {
-      // The coordinator has ended. What has a key may be repeated.
+      // The coordinator has ended. What has a key may be repeated. Nothing tells a client when the next one listens.
       if (!key) throw error;
       await setTimeout(100);
     }

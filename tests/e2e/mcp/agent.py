@@ -56,14 +56,15 @@ async def main() -> None:
                     meta = {"teamwire/idempotency-key": call["key"]} if "key" in call else None
                     result = await session.call_tool(call["tool"], call["arguments"], meta=meta)
                     if meta and result.is_error and text_of(result).startswith("DRAINING"):
-                        # It was not carried out.
+                        # It was not carried out. Nothing tells a client when the next coordinator listens.
                         await asyncio.sleep(0.1)
                         continue
                     call = None
                     print(json.dumps({"text": text_of(result), "is_error": bool(result.is_error)}), flush=True)
                 return
         except BaseException:
-            # The coordinator has ended, and with it the session of this client. What has a key may be repeated.
+            # The coordinator has ended, and with it the session of this client. What has a key may be repeated. Nothing
+            # tells a client when the next coordinator listens.
             if not greeted or not call or "key" not in call:
                 raise
             await asyncio.sleep(0.1)

@@ -137,6 +137,7 @@ impl Program {
 
 /// The variable with the password of opencode's port.
 const OPENCODE_PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
+
 /// Returns the name of a call's tool, if the program adds it.
 fn tool_in_meta(call: &ToolCallUpdate) -> Option<&str> {
     call.meta.as_ref()?.get("toolName")?.as_str()
