@@ -21,7 +21,7 @@
 //! - [`activity`]: what members' programs do and use. [`spending`]: how much they may use. [`runner_query`]: asking their runners for what only these have. [`same_files`]: members that change the same files. [`diagnosis`]: what is wrong, and what to do about it.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //!   [`quota`]: how much a team may hold.
-//! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
+//! - [`fields`], `text`, `path_pattern`, `envelope`, `idempotency`, [`time`]: what many calls share.
 //! - [`query`]: what callers may see, and how it is shown. [`search`]: what was said. [`team_view`]: a team as those
 //!   who watch it see it.
 //!
@@ -49,6 +49,7 @@ pub mod limits;
 pub mod membership;
 pub mod notices;
 pub mod page;
+mod path_pattern;
 pub mod permission_rules;
 pub mod post;
 pub mod price;
