@@ -3,6 +3,7 @@ package teamwire
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"sync"
@@ -68,10 +69,14 @@ type Message struct {
 // Ack acknowledges the message as processed. It returns at once; see [Subscription.Flush].
 func (m *Message) Ack() { m.inbox.Ack(m.GetId()) }
 
+// errSuperseded ends the reading of a stream that is silent, and that must not take the inbox back.
+var errSuperseded = errors.New("another process holds the inbox")
+
 // Subscription hands out the messages of the caller's inbox. It is safe for concurrent use.
 type Subscription struct {
 	client     *Client
 	ctx        context.Context
+	reading    context.Context // ends earlier, with errSuperseded, if an acknowledgement is refused because of another process
 	request    *v1.StreamRequest
 	filled     chan struct{} // holds a token if a message may wait
 	acks       chan ack
@@ -86,6 +91,8 @@ type Subscription struct {
 	ackErr  error
 
 	session *session // the latest
+
+	stopReading context.CancelCauseFunc // of reading
 
 	mu   sync.Mutex
 	seen window
@@ -131,6 +138,7 @@ func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamReques
 	s.urgentFrom = min((cmp.Or(int(s.request.GetUnackedMessagesMax()), unackedMax)+1)/2, acksInCall)
 	ctx, cancel := context.WithCancel(ctx)
 	s.ctx = ctx
+	s.reading, s.stopReading = context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, cancel)
 	c.running.Add(2)
 	go func() {
@@ -265,6 +273,10 @@ func (s *Subscription) read() {
 		if s.end.Reason != 0 {
 			return
 		}
+		if context.Cause(s.reading) == errSuperseded {
+			s.end.Reason = Superseded
+			return
+		}
 		if failure, ok := err.(*Error); ok && failure.isFinal() {
 			if s.end.Reason = refusals[failure.Reason]; s.end.Reason == 0 {
 				s.err = err
@@ -274,7 +286,7 @@ func (s *Subscription) read() {
 		if time.Since(began) >= settled {
 			n = 0
 		}
-		if s.err = s.client.pause(s.ctx, delay(n)); s.err != nil {
+		if s.err = s.client.pause(s.reading, delay(n)); s.err != nil {
 			return
 		}
 	}
@@ -282,7 +294,7 @@ func (s *Subscription) read() {
 
 // hold opens a session and reads it to its end.
 func (s *Subscription) hold() error {
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.reading)
 	defer cancel()
 	place, patience := s.client.place.Load(), attemptTimeout
 	silence := time.AfterFunc(patience, func() {
@@ -359,6 +371,9 @@ func (s *Subscription) acknowledge() error {
 				break
 			}
 			if failure, ok := err.(*Error); ok && failure.isFinal() {
+				if refusals[failure.Reason] == Superseded {
+					s.stopReading(errSuperseded)
+				}
 				return err
 			}
 			if err := s.client.pause(s.ctx, delay(n)); err != nil {

@@ -210,6 +210,16 @@ func TestACallSupersededByOurOwnNextSessionIsRetriedInIt(t *testing.T) {
 	}
 }
 
+func TestASupersededAcknowledgementEndsASubscriptionWhoseStreamIsSilent(t *testing.T) {
+	f := newFake(t, refusal(codes.Aborted, "SESSION_SUPERSEDED"))
+	defer f.says(nil, opened("s1"), delivery(uuid.NewString()))()
+	inbox := client(t, f).Subscribe(context.Background())
+	next(t, inbox).Ack()
+	if message, err := inbox.Next(context.Background()); err != io.EOF || inbox.End().Reason != Superseded {
+		t.Error(message, err, inbox.End())
+	}
+}
+
 func TestASubscriptionEndsWithItsContextOrItsClient(t *testing.T) {
 	c := client(t, newFake(t))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import grpc
 import pytest
-from google.protobuf import duration_pb2
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
 
 import teamwire
 from teamwire import _subscription
@@ -31,6 +32,12 @@ def delivery(n: int, **body: Any) -> message_pb2.StreamResponse:
     return message_pb2.StreamResponse(delivery=message_pb2.Delivery(message=message, delivery_count=1))
 
 
+def superseded() -> bytes:
+    packed = any_pb2.Any()
+    packed.Pack(error_details_pb2.ErrorInfo(reason="SESSION_SUPERSEDED", domain="teamwire"))
+    return status_pb2.Status(code=10, message="another", details=[packed]).SerializeToString()
+
+
 class Coordinator:
     """Sends each session its frames; a number is a pause in seconds, an event one until it is set, a code aborts it."""
 
@@ -41,6 +48,7 @@ class Coordinator:
         self.acks: list[list[str]] = []
         self.acked: asyncio.Queue[list[str]] = asyncio.Queue()
         self.acks_lost = 0
+        self.is_superseded = False
         self.ack_takes = 0.0
         self.instances: list[str] = []
 
@@ -60,6 +68,8 @@ class Coordinator:
         self.acks.append(list(request.message_ids))
         self.acked.put_nowait(self.acks[-1])
         await asyncio.sleep(self.ack_takes)
+        if self.is_superseded:
+            await context.abort(grpc.StatusCode.ABORTED, "another", (("grpc-status-details-bin", superseded()),))
         if self.acks_lost:
             self.acks_lost -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
@@ -191,6 +201,19 @@ def test_a_permanent_refusal_is_raised_once() -> None:
             await inbox.flush()
 
     run(Coordinator([OPENED, grpc.StatusCode.PERMISSION_DENIED]), test)
+
+
+def test_a_superseded_acknowledgement_ends_a_subscription_whose_stream_is_silent() -> None:
+    async def test(me: teamwire.AsyncClient) -> None:
+        inbox = me.subscribe()
+        if message := await inbox.next():
+            message.ack()
+        assert (await inbox.next(), inbox.end) == (None, teamwire.End("superseded"))
+
+    coordinator = Coordinator([OPENED, delivery(0), SILENCE], [OPENED, delivery(1), SILENCE])
+    coordinator.is_superseded = True
+    run(coordinator, test)
+    assert len(coordinator.instances) == 1
 
 
 def test_a_silent_session_is_replaced() -> None:

@@ -173,6 +173,19 @@ async fn a_closed_subscription_does_not_reconnect() {
 }
 
 #[tokio::test]
+async fn a_superseded_acknowledgement_ends_a_subscription_whose_stream_is_silent() {
+    let coordinator = Coordinator::start().await;
+    let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+    coordinator.put_text("one").await;
+    let one = next(&mut subscription).await;
+    coordinator.with(|state| state.fail_acks.push_back(Refusal::new(Reason::SessionSuperseded, "another").into()));
+    one.ack();
+    assert!(matches!(end(&mut subscription).await, Ok(Event::Closed(Closed::Superseded))));
+    assert!(matches!(subscription.flush().await, Err(Error::Closed(Closed::Superseded))));
+    assert_eq!(coordinator.with(|state| state.opened.len()), 1, "it took the inbox back");
+}
+
+#[tokio::test]
 async fn a_refused_credential_ends_the_subscription_with_the_refusal() {
     let coordinator = Coordinator::start().await;
     let refusal = Refusal::new(Reason::CredentialExpired, "Ask for another.");

@@ -183,6 +183,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
       try {
         this.#finish(await this.#hold());
       } catch (thrown) {
+        if (this.#end !== undefined) return;
         const error = readError(thrown, true);
         const end = endOf(error);
         if (end !== undefined) return this.#finish(end);
@@ -279,6 +280,8 @@ export class Subscription implements AsyncIterable<InboxMessage> {
         // The repetition has its own delay.
         due = 0;
         this.#areAcksOver ||= endOf(error) !== undefined;
+        // Another process holds the inbox. If the stream is silent, its reader must not take the inbox back.
+        if (error.reason === "SESSION_SUPERSEDED") this.#finish({ reason: "superseded", requestId: "" });
         this.#calls.changes.notify();
         await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));
       }

@@ -144,6 +144,17 @@ test("a subscription ends as the coordinator says, and throws an error once", as
   assert.equal(await inbox.next(), undefined);
 });
 
+test("a superseded acknowledgement ends a subscription whose stream is silent", async () => {
+  const { inbox, instances, refusals } = play([OPENED, delivery(A)], [OPENED, delivery(B)]);
+  refusals.push(refusal("SESSION_SUPERSEDED", Code.Aborted));
+  (await inbox.next())?.ack();
+  assert.equal(await inbox.next(), undefined);
+  assert.deepEqual(inbox.end, { reason: "superseded", requestId: "" });
+  // It would take the inbox back after three missed heartbeats.
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  assert.equal(instances.length, 1);
+});
+
 test("a flush without acknowledgements sends none", async () => {
   const { client, inbox, acks } = play([OPENED, delivery(A)]);
   assert.equal((await inbox.next())?.id, A);

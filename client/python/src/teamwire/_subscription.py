@@ -327,6 +327,10 @@ class AsyncSubscription:
             except Error as error:
                 LOG.debug("not acknowledged: %s", error)
                 self._are_acks_over = error.reason in _ENDS or error.code() in _FINAL
+                if error.reason == "SESSION_SUPERSEDED" and not self._is_over:
+                    # Another process holds the inbox. If the stream is silent, its reader must not take the inbox back.
+                    self._tasks[0].cancel()
+                    return self._finish(End("superseded"))
                 await asyncio.sleep(0 if self._are_acks_over else 1)
             else:
                 took = self._loop.time() - began

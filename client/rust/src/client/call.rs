@@ -174,8 +174,11 @@ impl Client {
             }
             is_first = false;
             may_have_changed |= failure.may_have_changed(call.effect);
-            if is_superseded(&failure) && self.has_new_session(&session, call.attempt_deadline).await {
-                continue;
+            if is_superseded(&failure) {
+                if self.has_new_session(&session, call.attempt_deadline).await {
+                    continue;
+                }
+                self.end_session(&session);
             }
             let delay = delays.next().max(failure.asks_to_wait());
             let left = self.retry.total.saturating_sub(began.elapsed()).min(time_left(call.until));
@@ -277,6 +280,16 @@ impl Client {
         let mut sessions = self.session.subscribe();
         let settled = timeout(patience, sessions.wait_for(|now| now.id != refused.id || !now.is_reopening)).await;
         matches!(settled, Ok(Ok(now)) if now.id != refused.id)
+    }
+
+    /// Ends the subscription of this session: another process holds the inbox. Its stream may be silent for longer, because
+    /// the connection is broken, and must not take the inbox back then.
+    fn end_session(&self, refused: &Session) {
+        self.session.send_if_modified(|now| {
+            let is_news = now.id == refused.id && !now.is_superseded;
+            now.is_superseded |= is_news;
+            is_news
+        });
     }
 
     /// Returns the error of a call that is not retried. `may_have_changed`: an attempt may have been carried out.

@@ -53,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) id: String,
     /// True while the subscription opens another session, which ends this one.
     pub(crate) is_reopening: bool,
+    /// Set when a call of it was refused because another process holds the inbox.
+    pub(crate) is_superseded: bool,
 }
 
 impl Client {

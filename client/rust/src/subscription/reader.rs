@@ -70,7 +70,7 @@ impl Reader {
         let mut delays = self.client.retry().delays();
         loop {
             let began = Instant::now();
-            let ending = self.session().await;
+            let ending = self.session_until_superseded().await;
             if began.elapsed() >= SETTLED_AFTER {
                 delays.reset();
             }
@@ -100,6 +100,17 @@ impl Reader {
         if self.told.as_ref().is_none_or(|told| loss.is_lasting && *told != loss.detail) {
             self.told = Some(loss.detail.clone());
             self.inbox.lost(loss.detail);
+        }
+    }
+
+    /// Opens one session and reads it until it ends, or until a call is refused because another process holds the inbox.
+    async fn session_until_superseded(&mut self) -> Ending {
+        let mut sessions = self.client.session().subscribe();
+        let superseded = sessions.wait_for(|session| session.is_superseded);
+        let superseded = async move { superseded.await.is_ok() };
+        tokio::select! {
+            ending = self.session() => ending,
+            true = superseded => Ending::ForGood(Ok(Event::Closed(Closed::Superseded))),
         }
     }
 
@@ -139,7 +150,7 @@ impl Reader {
                 Some(Frame::Opened(opened)) => {
                     let interval = opened.heartbeat_interval.and_then(duration::from_proto).unwrap_or_default();
                     silence_max = interval.saturating_mul(HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
-                    self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
+                    self.client.session().send_replace(Session { id: opened.session_id.clone(), ..Session::default() });
                     self.told = None;
                     self.inbox.opened(opened);
                     // They are counted now. The next session is a mere reconnect.

@@ -22,7 +22,7 @@ struct World {
 impl World {
     fn new(unacked_messages_max: u32) -> Self {
         let (acks, began) = (Acks::new(unacked_messages_max), Instant::now());
-        let (session, sessions) = watch::channel(Session { id: SESSION.to_owned(), is_reopening: false });
+        let (session, sessions) = watch::channel(Session { id: SESSION.to_owned(), ..Session::default() });
         let (made, calls) = mpsc::channel(8);
         let (answers, answer) = mpsc::channel(8);
         let answer = Arc::new(tokio::sync::Mutex::new(answer));

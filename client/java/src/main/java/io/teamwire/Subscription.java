@@ -118,6 +118,8 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private final Calls calls;
     private End end;
     private volatile TeamwireException refusal;
+    /** Set when an acknowledgement was refused because another process holds the inbox. */
+    private volatile boolean isSuperseded;
 
     Subscription(Calls calls, Duration pause) {
         this.calls = calls;
@@ -243,9 +245,18 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             var began = System.nanoTime();
             due = began + pause.toNanos();
             var ids = waiting.stream().limit(IDS_IN_A_CALL_MAX).toList();
-            MessageServiceGrpc.newBlockingStub(calls)
-                    .withDeadlineAfter(FOREVER.toDays(), TimeUnit.DAYS)
-                    .ack(AckRequest.newBuilder().addAllMessageIds(ids).build());
+            try {
+                MessageServiceGrpc.newBlockingStub(calls)
+                        .withDeadlineAfter(FOREVER.toDays(), TimeUnit.DAYS)
+                        .ack(AckRequest.newBuilder().addAllMessageIds(ids).build());
+            } catch (TeamwireException refused) {
+                if (refused.reason().equals("SESSION_SUPERSEDED")) {
+                    // If the stream is silent, its reader must not take the inbox back.
+                    isSuperseded = true;
+                    reader.interrupt();
+                }
+                throw refused;
+            }
             var slow = Math.min(PAUSE_IN_CALLS * (System.nanoTime() - began), PAUSE_MAX.toNanos());
             due = began + Math.max(pause.toNanos(), slow);
             waiting.removeAll(ids);
@@ -300,7 +311,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             calls.reopening(false);
             beginEnding();
             synchronized (over) {
-                end = reached;
+                end = reached == null && isSuperseded ? new End(End.Reason.SUPERSEDED, "") : reached;
                 queue.clear();
                 queue.offerFirst(over);
             }

@@ -373,6 +373,18 @@ class FakeCoordinatorTest {
     }
 
     @Test
+    void a_superseded_acknowledgement_ends_an_inbox_whose_stream_is_silent() throws InterruptedException {
+        try (var inbox = me.subscribe()) {
+            open("1-a", 60_000).onNext(message("m1", false));
+            failures.add(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
+            inbox.ack(nextId(inbox));
+            assertFalse(inbox.iterator().hasNext());
+            assertEquals(new End(End.Reason.SUPERSEDED, ""), inbox.end().orElseThrow());
+            assertTrue(sessions.isEmpty());
+        }
+    }
+
+    @Test
     void a_flush_without_acknowledgements_sends_none() throws InterruptedException {
         try (var inbox = me.subscribe()) {
             open("1-a", 60_000).onNext(message("m1", false));
