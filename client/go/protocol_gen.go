@@ -75,6 +75,7 @@ func isRead(method string) bool {
 		"/teamwire.v1.AuditService/ListAuditChains",
 		"/teamwire.v1.AuditService/ListAuditEntries",
 		"/teamwire.v1.AccessService/ListCredentials",
+		"/teamwire.v1.TeamService/ListEventSubscriptions",
 		"/teamwire.v1.HistoryService/ListHistory",
 		"/teamwire.v1.HostService/ListHosts",
 		"/teamwire.v1.MessageService/ListInbox",

@@ -184,6 +184,7 @@ impl Backend for Jobs {
             name: name.clone(),
             description: profile.description.clone(),
             start_deadline: profile.start_deadline.try_into().ok(),
+            tags: profile.tags.clone(),
         });
         HostOffer {
             labels: self.profiles.labels.clone(),

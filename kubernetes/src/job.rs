@@ -290,6 +290,7 @@ mod tests {
             arguments: vec!["--via=claude".to_owned()],
             restart: None,
             template: serde_json::from_value(template).unwrap(),
+            tags: Vec::new(),
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Profile {
     pub(crate) restart: Option<RestartWhen>,
     /// The template. The command of its program is in the container at [`Profile::container`].
     pub(crate) template: PodTemplateSpec,
+    /// The tags that its members get.
+    pub(crate) tags: Vec<String>,
 }
 
 /// Why a host's file cannot be used.
@@ -127,6 +129,8 @@ struct ListedProfile {
     restart: Option<RestartWhen>,
     #[serde(default)]
     arguments: Vec<String>,
+    #[serde(default)]
+    tags: Vec<String>,
 }
 
 fn slots_default() -> u32 {
@@ -187,6 +191,7 @@ impl ListedProfile {
         arguments.extend(self.arguments);
         Ok(Profile {
             description: self.description,
+            tags: self.tags,
             start_deadline,
             runner: self.runner,
             arguments,

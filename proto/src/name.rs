@@ -15,7 +15,10 @@ pub const LEAD_ALIAS: &str = "team-lead";
 /// Names that no member can bear: those of senders that are not members, and the lead's alias.
 pub const RESERVED: [&str; 3] = ["operator", "coordinator", LEAD_ALIAS];
 
-/// The name of a team or a member: 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`. Keeps how it was written.
+/// What no tag can be, so that `@any:TAG` is not mistaken for a tag, nor a tag for everyone.
+const NO_TAGS: [&str; 2] = ["any", "all"];
+
+/// The name of a team, a member or a tag: 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`. Keeps how it was written.
 /// Comparison is case-insensitive.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -52,6 +55,16 @@ impl Name {
             _ => "is reserved for messages that no member sends",
         };
         let text = format!("No member can be named \"{name}\": it {addresses}. Choose another name.");
+        Err(Refusal::new(Reason::InvalidName, text).field(field))
+    }
+
+    /// Checks the text of a tag.
+    pub fn parse_tag(text: &str, field: &str) -> Result<Self, Refusal> {
+        let tag = Self::parse(text, field)?;
+        if !NO_TAGS.contains(&tag.folded()) {
+            return Ok(tag);
+        }
+        let text = format!("\"{tag}\" cannot be a tag: a recipient could be misread. Choose another word.");
         Err(Refusal::new(Reason::InvalidName, text).field(field))
     }
 
@@ -137,6 +150,10 @@ impl Address {
             )
             .field(field));
         }
+        if text.starts_with('@') {
+            let text = "Only a message can go to the members that have a tag. Name one member here.";
+            return Err(Refusal::new(Reason::InvalidName, text).field(field));
+        }
         let (member, team) = match text.split_once('@') {
             Some((member, team)) => (member, Some(Name::parse(team, field)?)),
             None => (text, None),
@@ -147,6 +164,33 @@ impl Address {
     /// Returns whether the address means the lead, whatever the lead's name.
     pub fn is_lead_alias(&self) -> bool {
         self.member.folded() == LEAD_ALIAS
+    }
+}
+
+/// Who a message goes to, as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// `name`, `name@team` or `team-lead`.
+    Member,
+    /// `@TAG`: the members that have the tag.
+    Tagged(Name),
+    /// `@any:TAG`: one of them.
+    AnyTagged(Name),
+}
+
+impl Recipient {
+    /// Reads which form a message's recipient has, which was given in the request's field `field`. Does not check an
+    /// [`Address`].
+    pub fn parse(text: &str, field: &str) -> Result<Self, Refusal> {
+        let Some(tag) = text.strip_prefix('@') else { return Ok(Self::Member) };
+        match tag.split_once(':') {
+            None => Ok(Self::Tagged(Name::parse_tag(tag, field)?)),
+            Some((any, tag)) if any.eq_ignore_ascii_case("any") => Ok(Self::AnyTagged(Name::parse_tag(tag, field)?)),
+            Some(_) => {
+                let text = "Write @TAG for all members that have a tag, or @any:TAG for one of them.";
+                Err(Refusal::new(Reason::InvalidName, text).field(field))
+            }
+        }
     }
 }
 
@@ -178,6 +222,20 @@ mod tests {
             assert_eq!(Name::parse_member(name, "name").expect_err("reserved").reason, Reason::InvalidName);
         }
         assert!(Name::parse_member("operators", "name").is_ok());
+    }
+
+    #[test]
+    fn a_recipient_names_a_member_or_a_tag() {
+        let tag = |text| Name::parse(text, "tag").expect("a tag");
+        let parse = |text| Recipient::parse(text, "recipient");
+        assert_eq!(parse("ann@team"), Ok(Recipient::Member));
+        assert_eq!(parse("@API"), Ok(Recipient::Tagged(tag("api"))));
+        assert_eq!(parse("@Any:api"), Ok(Recipient::AnyTagged(tag("api"))));
+        for text in ["@", "@any", "@all", "@any:", "@any:any", "@some:api", "@a b", "@@api", "@any:a:b"] {
+            assert_eq!(parse(text).expect_err(text).reason, Reason::InvalidName, "{text}");
+        }
+        let refusal = Address::parse("@api", "recipient").expect_err("no member");
+        assert!(refusal.message.contains("Only a message"), "{refusal}");
     }
 
     proptest! {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::{
     duration,
     v1::{
-        BudgetUse, DeadLetterCause, ExitReport, FailedTurns, MemberState, MergeForecast, Message, Request, RequestKind,
-        RunnerAction, Work, message::Body,
+        BudgetUse, DeadLetterCause, EventSubscription, ExitReport, FailedTurns, MemberState, MergeForecast, Message,
+        Request, RequestKind, RunnerAction, Work, event_subscription::Event, message::Body,
     },
     visible::ends_line,
 };
@@ -32,6 +32,17 @@ pub fn count(number: u64, noun: &str) -> String {
         (1, _) => format!("1 {noun}"),
         (_, Some(stem)) => format!("{number} {stem}ries"),
         _ => format!("{number} {noun}s"),
+    }
+}
+
+/// Says what a subscription waits for, such as `backend is idle`.
+pub fn event(subscription: &EventSubscription) -> String {
+    match &subscription.event {
+        Some(Event::MemberIdle(name)) => format!("{name} is idle"),
+        Some(Event::MemberExit(name)) => format!("{name} exits"),
+        Some(Event::TaskDone(id)) => format!("task {id} is done"),
+        Some(Event::FileEdited(pattern)) => format!("another member edits {pattern:?}"),
+        None => "something happens".to_owned(),
     }
 }
 

@@ -35,11 +35,14 @@ pub(super) struct Invite {
     /// Require the new member to have a plan approved before it works on tasks
     #[arg(long)]
     plan: bool,
+    /// A tag that the new member gets, so that messages to @TAG reach it; may be repeated
+    #[arg(long = "tag", value_name = "TAG", conflicts_with = "host")]
+    tags: Vec<String>,
     /// Invite a host, a machine that starts teammates when you order them with `teamwire spawn`
     #[arg(long, conflicts_with = "plan")]
     host: bool,
     /// Create a read-only credential for an observer instead
-    #[arg(long, conflicts_with_all = ["name", "uses", "plan", "host"])]
+    #[arg(long, conflicts_with_all = ["name", "uses", "plan", "tags", "host"])]
     observer: bool,
     #[command(flatten)]
     pub output: Output,
@@ -68,6 +71,7 @@ impl Invite {
             ttl,
             plan_mode_required: self.plan,
             host: self.host,
+            tags: self.tags.clone(),
         };
         let reply = caller.client.invite(request).await?;
         // An older coordinator returns no join string.

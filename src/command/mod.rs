@@ -49,6 +49,8 @@ mod shutdown;
 mod spawn;
 mod status;
 mod stop;
+mod subscribe;
+mod tag;
 mod task;
 mod team;
 mod transcript;
@@ -180,6 +182,9 @@ enum Command {
     Send(send::Send),
     Inbox(inbox::Inbox),
     Notices(notices::Notices),
+    #[command(subcommand)]
+    Subscribe(subscribe::Subscribe),
+    Tag(tag::Tag),
     Shutdown(shutdown::Shutdown),
     #[command(subcommand)]
     Plan(plan::Plan),
@@ -263,6 +268,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Send(command) => (command.run(&context).await, command.is_json()),
         Command::Inbox(command) => (command.run(&context).await, command.output.json),
         Command::Notices(command) => (command.run(&context).await, command.output.json),
+        Command::Subscribe(command) => command.run(&context).await,
+        Command::Tag(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),
         Command::Plan(command) => command.run(&context).await,
         Command::Permission(command) => command.run(&context).await,

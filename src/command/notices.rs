@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use teamwire_client::v1;
 use teamwire_proto::v1::NoticeLevel;
 
-use super::{Output, id::is_named};
+use super::{Output, id::find_member};
 use crate::{
     context::{Caller, ContextArgs, Who},
     failure::Failure,
@@ -58,7 +58,7 @@ impl Notices {
         }
         let member = match self.level {
             Some(level) => self.set(&caller, level).await?,
-            None => self.find(&caller).await?,
+            None => find_member(&caller, self.of.as_deref().map_or_else(|| caller.member(), Ok)?).await?,
         };
         if self.output.json {
             show::line(&show::json("Member", &member));
@@ -80,17 +80,5 @@ impl Notices {
             ..v1::SetNoticeLevelRequest::default()
         };
         caller.client.set_notice_level(request).await?.member.ok_or_else(show::incomplete)
-    }
-
-    async fn find(&self, caller: &Caller) -> Result<v1::Member, Failure> {
-        let name = match &self.of {
-            Some(name) => name.as_str(),
-            None => caller.member()?,
-        };
-        let name = name.split('@').next().unwrap_or(name);
-        let listed = caller.client.members().await?;
-        listed.into_iter().find(|member| is_named(member, name)).ok_or_else(|| {
-            Failure::usage(format!("There is no member {name} in your team. `teamwire status` lists the members."))
-        })
     }
 }

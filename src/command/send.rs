@@ -27,7 +27,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(
     override_usage = "teamwire send [OPTIONS] <RECIPIENT> <TEXT>\n       teamwire send [OPTIONS] --broadcast <TEXT>\n       teamwire send [OPTIONS] --json <-|FILE>",
-    after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 5m\n    echo '{\"to\":\"backend\",\"summary\":\"hi\",\"message\":\"Hello\"}' | teamwire send --json -"
+    after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send @api \"The schema has changed\"\n    teamwire send team-lead \"Which database?\" --wait-reply 5m\n    echo '{\"to\":\"backend\",\"summary\":\"hi\",\"message\":\"Hello\"}' | teamwire send --json -"
 )]
 pub(super) struct Send {
     /// The recipient and the text; with --broadcast, only the text. Use '-' to read the text from standard input

@@ -55,6 +55,9 @@ pub(super) struct Spawn {
     /// Require the teammate to have a plan approved before it works on tasks
     #[arg(long)]
     plan: bool,
+    /// A tag that the teammate gets besides those of its profile, so that messages to @TAG reach it; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
     /// When the runner restarts the program [default: as the profile says]
     #[arg(long, value_enum)]
     restart: Option<Restart>,
@@ -130,6 +133,7 @@ impl Spawn {
             dir: self.dir.clone(),
             reschedule: self.reschedule,
             ttl: self.ttl()?,
+            tags: self.tags.clone(),
             ..v1::SpawnRequest::default()
         })
     }

@@ -89,6 +89,9 @@ fn doing(program: &v1::Program) -> Vec<String> {
 
 pub(super) fn note(member: &v1::Member) -> String {
     let mut notes = Vec::new();
+    if !member.tags.is_empty() {
+        notes.push(member.tags.iter().map(|tag| format!("@{tag}")).collect::<Vec<_>>().join(" "));
+    }
     if let Some(failed) = &member.failed_turns {
         notes.push(format!("failing since {}: {}", time(failed.since.as_ref()), failed_turns(failed)));
     }

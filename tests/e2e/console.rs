@@ -293,6 +293,10 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
     let send = v1::SendRequest { body: Some(Body::Message(direct)), ..Default::default() };
     let rule = v1::PermissionRule { tool: text("Bash"), command: text("ls"), ..Default::default() };
     let terms = v1::SpawnRequest { name: text("zed"), profile: text("any"), ..Default::default() };
+    let event = Some(v1::event_subscription::Event::MemberIdle(text("bob")));
+    let subscription = Some(v1::EventSubscription { event, ..Default::default() });
+    let subscribe = v1::SubscribeToEventRequest { subscription, ..Default::default() };
+    let cancel = v1::CancelEventSubscriptionRequest { subscription_id: text("idle/bob"), ..Default::default() };
     vec![
         ("MessageService/Send", Who::Lead, send.encode_to_vec()),
         ("MessageService/Stream", Who::Lead, Vec::new()),
@@ -383,6 +387,13 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
             Who::Lead,
             v1::SetNoticeLevelRequest { level: v1::NoticeLevel::Digest.into(), ..Default::default() }.encode_to_vec(),
         ),
+        (
+            "TeamService/SetTags",
+            Who::Lead,
+            v1::SetTagsRequest { member: text("bob"), add: vec![text("api")], ..Default::default() }.encode_to_vec(),
+        ),
+        ("TeamService/SubscribeToEvent", Who::Lead, subscribe.encode_to_vec()),
+        ("TeamService/CancelEventSubscription", Who::Lead, cancel.encode_to_vec()),
         ("HostService/Spawn", Who::Lead, terms.encode_to_vec()),
         ("HostService/UpdateHost", Who::Lead, Vec::new()),
         ("HostService/TakeOrder", Who::Lead, Vec::new()),

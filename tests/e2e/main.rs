@@ -119,6 +119,7 @@ mod sockets;
 mod spawn;
 mod stores;
 mod story;
+mod tags;
 mod takers;
 mod tasks;
 mod text;

@@ -136,6 +136,13 @@ fn what_commands_print_as_json_follows_the_published_schema() {
     check("ann", "task show", &["task", "show", "1"]);
     check("ann", "task complete", &["task", "complete", "1"]);
     check(LEAD, "task list", &["task", "list"]);
+    check(LEAD, "tag", &["tag", "ann", "api"]);
+    check("ann", "subscribe task", &["subscribe", "task", "1"]);
+    check("ann", "subscribe idle", &["subscribe", "idle", LEAD]);
+    check("ann", "subscribe exit", &["subscribe", "exit", LEAD]);
+    check("ann", "subscribe file", &["subscribe", "file", "src/*.rs", "--for", "1h"]);
+    check("ann", "subscribe list", &["subscribe", "list"]);
+    check("ann", "subscribe cancel", &["subscribe", "cancel", "exit/lead"]);
     check(LEAD, "invite", &["invite", "--host"]);
     let mut host = ScriptedHost::join(&world, "gpu-1", offer(&["claude"], &[("gpu", "a100")], 2));
     check(LEAD, "hosts", &["hosts"]);

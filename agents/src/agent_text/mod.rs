@@ -40,6 +40,11 @@ pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> Strin
         // What an agent names as `in_reply_to` if it has several messages to answer.
         let _ = write!(text, " message_id=\"{}\"", attribute(&message.id));
     }
+    if let Some(Body::Broadcast(broadcast)) = &message.body
+        && !broadcast.tag.is_empty()
+    {
+        let _ = write!(text, " to=\"@{}\"", attribute(&broadcast.tag));
+    }
     if !summary.is_empty() {
         let _ = write!(text, " summary=\"{}\"", attribute(&summary));
     }

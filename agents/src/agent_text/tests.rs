@@ -49,6 +49,14 @@ fn a_message_is_its_content_in_an_element() {
     );
 }
 
+#[test]
+fn a_broadcast_to_a_tag_says_to_which() {
+    let (summary, content, tag) = ("s".to_owned(), "c".to_owned(), "api".to_owned());
+    let text =
+        teammate_message(&from("lead", Body::Broadcast(v1::Broadcast { summary, content, tag })), AnswerWith::Command);
+    assert_eq!(text, "<teammate-message teammate_id=\"lead\" to=\"@api\" summary=\"s\">c</teammate-message>");
+}
+
 /// Fuzzing found that the Arabic letter mark and the tag characters were not escaped.
 #[test]
 fn characters_that_reorder_or_hide_text_are_shown_as_numbers() {

@@ -19,6 +19,7 @@ mod http;
 mod in_reply_to;
 mod send_message;
 mod spawn;
+mod subscribe;
 mod task_update;
 mod tasks;
 mod team;
@@ -64,7 +65,7 @@ pub use self::{
 use crate::visible::shown_line;
 
 /// The names of all tools of a member.
-pub(crate) const TOOLS: [&str; 18] = [
+pub(crate) const TOOLS: [&str; 20] = [
     "CheckInbox",
     "ForceStop",
     "Interrupt",
@@ -72,6 +73,8 @@ pub(crate) const TOOLS: [&str; 18] = [
     "Last",
     "SendMessage",
     "SubmitPlan",
+    "Subscribe",
+    "Tag",
     "Task",
     "TaskClaim",
     "TaskCreate",
@@ -86,7 +89,7 @@ pub(crate) const TOOLS: [&str; 18] = [
 ];
 
 /// The tools that only the lead gets.
-const FOR_THE_LEAD: [&str; 7] = ["Task", "Invite", "ForceStop", "Last", "Interrupt", "TeamDelete", "WorkMerge"];
+const FOR_THE_LEAD: [&str; 8] = ["Task", "Tag", "Invite", "ForceStop", "Last", "Interrupt", "TeamDelete", "WorkMerge"];
 
 /// The tool that the lead does not get, because plans go to the lead.
 const FOR_TEAMMATES: &str = "SubmitPlan";
@@ -142,6 +145,7 @@ impl McpServer {
             + Self::task_tools()
             + Self::task_update_tools()
             + Self::team_tools()
+            + Self::subscription_tools()
             + Self::work_tools()
             + Self::spawn_tools();
         if in_runner {

@@ -26,6 +26,9 @@ const FOR_THE_LEAD: [Kind; 2] = [Kind::ShutdownRequest, Kind::PlanApprovalRespon
 const FOR_THE_LEAD_TEXT: &str = "As the lead: shutdown_request: recipient, content. plan_approval_response: recipient, request_id, \
     approve, content if you reject.";
 
+/// How many recipients of a message an answer names.
+const NAMED_MAX: usize = 20;
+
 /// The schema for a teammate.
 static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| Arc::new(schema(false)));
 
@@ -41,7 +44,7 @@ fn schema(leads: bool) -> JsonObject {
                 "enum": types.map(|kind| kind.name()).collect::<Vec<_>>(),
                 "description": "Default: message",
             },
-            "recipient": string("A teammate's name, or team-lead"),
+            "recipient": string("A teammate's name, or team-lead; for a message also @TAG or @any:TAG"),
             "content": string("The text; a reason; the feedback on a plan; the whole command of a permission request"),
             "tool": string("What you ask permission to use"),
             "summary": string("5 to 10 words on one line, shown as a preview; required for message and broadcast"),
@@ -79,7 +82,8 @@ struct SubmitPlan {
 impl McpServer {
     /// Send a message to a teammate, or answer a request. Your teammates see nothing else that you write.
     ///
-    /// message: recipient, content, summary. broadcast: content, summary; reaches everyone, so use it sparingly.
+    /// message: recipient, content, summary; to @TAG it reaches all teammates with that tag, and to @any:TAG an idle one of
+    /// them. broadcast: content, summary; reaches everyone, so use it sparingly.
     /// shutdown_response: request_id, approve, content if you refuse; when you approve, your process ends.
     /// plan_approval_request: content is your plan. permission_request: tool, summary, content, and recipient if not the
     /// lead. permission_response: request_id, approve, content if you refuse. review_response: request_id, approve, content
@@ -181,7 +185,9 @@ impl McpServer {
 }
 
 fn report(body: Option<&Body>, reply: &v1::SendResponse) -> String {
-    let (to, request) = (reply.recipients.join(", "), &reply.request_id);
+    let (named, others) = reply.recipients.split_at(reply.recipients.len().min(NAMED_MAX));
+    let more = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
+    let (to, request) = (named.join(", ") + &more, &reply.request_id);
     let mut report = match body {
         Some(Body::ShutdownRequest(_)) => {
             format!("You asked {to} to shut down (request_id {request}). The answer comes as a message.")

@@ -39,6 +39,9 @@ struct Task {
     /// Labels that the host must have.
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    /// Tags, so that messages to @TAG reach it.
+    #[serde(default)]
+    tags: Vec<String>,
     /// Whether to start it again on another host if its host is lost.
     #[serde(default)]
     reschedule: bool,
@@ -69,6 +72,7 @@ impl McpServer {
             labels: task.labels,
             prompt: task.prompt,
             reschedule: task.reschedule,
+            tags: task.tags,
             ..v1::SpawnRequest::default()
         };
         let ordered = self.client.spawn(request).await.map_err(refused)?.request.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `TeamStatus`, and the lead's `Last`, `Invite`, `ForceStop` and `TeamDelete`.
+//! `TeamStatus`, and the lead's `Tag`, `Last`, `Invite`, `ForceStop` and `TeamDelete`.
 
 use std::{fmt::Write as _, time::SystemTime};
 
@@ -39,6 +39,19 @@ struct ForceStop {
     /// Why you do not ask it.
     #[serde(default)]
     reason: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct Tag {
+    /// The teammate.
+    name: String,
+    /// Tags to add.
+    #[serde(default)]
+    add: Vec<String>,
+    /// Tags to remove.
+    #[serde(default)]
+    remove: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -112,6 +125,28 @@ impl McpServer {
              other users can see arguments: {}",
             invite.name, reply.join_string
         ))
+    }
+
+    /// Give a teammate tags, or remove some. A message to @TAG reaches all teammates that have the tag, and one to @any:TAG
+    /// reaches an idle one of them.
+    #[tool(
+        name = "Tag",
+        annotations(
+            title = "Tag a teammate",
+            read_only_hint = false,
+            destructive_hint = false,
+            open_world_hint = false
+        )
+    )]
+    async fn tag(&self, Parameters(tag): Parameters<Tag>) -> Result<String, String> {
+        let bare = |tags: Vec<String>| tags.iter().map(|tag| tag.trim_start_matches('@').to_owned()).collect();
+        let (add, remove) = (bare(tag.add), bare(tag.remove));
+        let request = v1::SetTagsRequest { team: String::new(), member: tag.name, add, remove };
+        let member = self.client.set_tags(request).await.map_err(failure)?.member.unwrap_or_default();
+        Ok(match member.tags.as_slice() {
+            [] => format!("{} has no tags.", member.name),
+            tags => format!("{} has the tags {}.", member.name, tags.join(", ")),
+        })
     }
 
     /// Read what a teammate wrote at the end of its last turn and may not have sent.
@@ -199,6 +234,9 @@ fn age(since: Option<&prost_types::Timestamp>) -> String {
 fn member_line(member: &v1::Member) -> String {
     let role = if member.role() == Role::Lead { "lead" } else { "teammate" };
     let mut line = format!("{} ({role}): {}", member.name, word::member_state(member.state()));
+    for tag in &member.tags {
+        _ = write!(line, " @{tag}");
+    }
     if !member.spawned_on.is_empty() {
         _ = write!(line, " on {}", member.spawned_on);
     }

@@ -7,7 +7,7 @@ use crate::{Client, Error, lead::incomplete};
 impl Client {
     /// Sends a text to every other member: to all of them, or after an error to none.
     pub async fn broadcast(&self, summary: &str, content: &str) -> Result<v1::SendResponse, Error> {
-        let body = v1::send_request::Body::Broadcast(v1::Broadcast { summary: summary.to_owned(), content: content.to_owned() });
+        let body = v1::send_request::Body::Broadcast(v1::Broadcast { summary: summary.to_owned(), content: content.to_owned(), ..Default::default() });
         self.send(v1::SendRequest { body: Some(body), ..Default::default() }).await
     }
 

@@ -15,7 +15,8 @@ use teamwire_proto::{
 /// How many characters of a text become its summary.
 const SUMMARY_CHARS: usize = 80;
 
-/// Builds a text for one member. `recipient`: its name, or `team-lead`.
+/// Builds a text for one member. `recipient`: its name, or `team-lead`; or `@TAG` for all members that have a tag, or
+/// `@any:TAG` for one of them.
 pub fn direct(recipient: impl Into<String>, summary: impl Into<String>, content: impl Into<String>) -> v1::SendRequest {
     let (recipient, summary, content) = (recipient.into(), summary.into(), content.into());
     with(Body::Message(v1::DirectMessage { recipient, summary, content }))
@@ -30,7 +31,7 @@ pub fn interrupt(recipient: impl Into<String>, content: impl Into<String>) -> v1
 
 /// Builds a text for every other member.
 pub fn broadcast(summary: impl Into<String>, content: impl Into<String>) -> v1::SendRequest {
-    with(Body::Broadcast(v1::Broadcast { summary: summary.into(), content: content.into() }))
+    with(Body::Broadcast(v1::Broadcast { summary: summary.into(), content: content.into(), tag: String::new() }))
 }
 
 /// Builds a request that asks a member to shut down, with the coordinator's default deadline.

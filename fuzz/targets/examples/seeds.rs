@@ -62,7 +62,10 @@ fn messages() -> Vec<(&'static str, v1::Message)> {
                 content: forged.clone(),
             }),
         ),
-        ("broadcast", Body::Broadcast(v1::Broadcast { summary: forged.clone(), content: "c".to_owned() })),
+        (
+            "broadcast",
+            Body::Broadcast(v1::Broadcast { summary: forged.clone(), content: "c".to_owned(), ..Default::default() }),
+        ),
         (
             "shutdown",
             Body::ShutdownRequest(v1::ShutdownRequest {
@@ -199,7 +202,14 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
             [call(OPERATOR, 0, &in_alpha(direct("team-lead"))), call(OPERATOR, 0, &in_alpha(direct("team-lead")))]
                 .concat(),
         ),
-        ("broadcast", call(ANN, 0, &send(Ask::Broadcast(v1::Broadcast { summary: text("s"), content: text("c") })))),
+        (
+            "broadcast",
+            call(
+                ANN,
+                0,
+                &send(Ask::Broadcast(v1::Broadcast { summary: text("s"), content: text("c"), ..Default::default() })),
+            ),
+        ),
         (
             "approve",
             [

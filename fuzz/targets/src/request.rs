@@ -164,7 +164,7 @@ impl World {
     /// Makes a call. `None` if the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 58 {
+        Some(match kind % 62 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -259,6 +259,10 @@ impl World {
             54 => c.use_permission_rule(who, &decode(encoded)?).await.map(drop),
             56 => c.set_budget(who, &decode(encoded)?).await.map(drop),
             55 => c.answer_query(who, &decode(encoded)?).await,
+            57 => c.set_tags(who, &decode(encoded)?).await.map(drop),
+            58 => c.subscribe_to_event(who, &decode(encoded)?).await.map(drop),
+            59 => c.list_event_subscriptions(who, &decode(encoded)?).await.map(drop),
+            60 => c.cancel_event_subscription(who, &decode(encoded)?).await,
             _ => c.revoke_credential(who, &decode(encoded)?).await,
         })
     }

@@ -9,7 +9,8 @@
 //!
 //! It also accepts mixtures, since models write them. Everywhere `to` is `recipient`, `message` is `content`,
 //! `requestId` is `request_id`, `approved` is `approve`; outside of a message or broadcast, `reason`, `feedback`,
-//! `plan` and `detail` are `content`. Two spellings of one field must agree. A message to `*` is a broadcast. An answer
+//! `plan` and `detail` are `content`. Two spellings of one field must agree. A message to `*` is a broadcast,
+//! and a broadcast to `@TAG` is a message to it. An answer
 //! may have `from` and `timestamp`, which are ignored.
 //!
 //! All may carry `in_reply_to`, `attachments` and `idempotency_key`. A null field counts as absent.
@@ -112,6 +113,23 @@ mod tests {
             body(json!({"type": "plan_approval_response", "recipient": "a", "request_id": "r", "approve": false,
                 "content": "no"}))
         );
+    }
+
+    #[test]
+    fn a_message_or_a_broadcast_goes_to_a_tag() {
+        let expected = body(json!({"type": "message", "recipient": "@api", "content": "hi", "summary": "s"}));
+        for written in [
+            json!({"to": "@api", "message": "hi", "summary": "s"}),
+            json!({"type": "broadcast", "to": "@api", "content": "hi", "summary": "s"}),
+            json!({"type": "broadcast", "recipient": "@api", "content": "hi", "summary": "s"}),
+        ] {
+            assert_eq!(body(written), expected);
+        }
+        let (summary, content, tag) = ("s".to_owned(), "hi".to_owned(), "api".to_owned());
+        let broadcast = message::Body::Broadcast(v1::Broadcast { summary, content, tag });
+        let json = write(&v1::Message { body: Some(broadcast), ..Default::default() });
+        assert_eq!((&json["type"], &json["to"]), (&json!("broadcast"), &json!("@api")));
+        assert_eq!(body(json!({"type": json["type"], "to": json["to"], "content": "hi", "summary": "s"})), expected);
     }
 
     #[test]

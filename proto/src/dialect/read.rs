@@ -104,6 +104,9 @@ fn flat(map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     let has = |name: &str| map.get(name).is_some_and(|value| !value.is_null());
     let is_newer = !has("type") && (has("to") || has("message"));
     let kind = if is_newer { Kind::Message } else { kind(map.get("type"), "type", Kind::SENDABLE)? };
+    // To a tag, a broadcast and a message are the same.
+    let names_tag = |name: &&str| map.get(*name).and_then(Value::as_str).is_some_and(|to| to.starts_with('@'));
+    let kind = if kind == Kind::Broadcast && RECIPIENTS.iter().any(names_tag) { Kind::Message } else { kind };
     let known = [
         &["type", "summary"][..],
         special(kind),

@@ -4,7 +4,7 @@ use prost_types::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Kind, duration,
+    duration,
     v1::{self, message::Body},
 };
 
@@ -12,7 +12,8 @@ use crate::{
 ///
 /// It always has `id`, `team`, `from` (members cannot be named `operator` or `coordinator`), `type` (the [`Kind`]'s
 /// name, or `unknown` for a kind that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they
-/// apply: `to` (as the sender wrote it; `*` for a broadcast), `tool`, `summary`, `content` (also the reason, the plan,
+/// apply: `to` (as the sender wrote it; `*` for a broadcast, and `@TAG` for one to
+/// a tag), `tool`, `summary`, `content` (also the reason, the plan,
 /// the feedback, the detail, and a notice's sentence), `request_id`, `approve`, `request_expires_at`,
 /// `target_incarnation`, `in_reply_to`, `prompt`, `automatic`, `wants_reply`, `interrupt`, `attachments`, `notice`. Empty fields are left
 /// out.
@@ -34,7 +35,12 @@ pub fn write(message: &v1::Message) -> Value {
     put("in_reply_to", &message.in_reply_to);
     put("request_expires_at", &message.request_expires_at.as_ref().map(rfc3339).unwrap_or_default());
     if let Some(body) = &message.body {
-        put("to", if body.kind() == Kind::Broadcast { "*" } else { body.recipient() });
+        let to = match body {
+            Body::Broadcast(broadcast) if broadcast.tag.is_empty() => "*".to_owned(),
+            Body::Broadcast(broadcast) => format!("@{}", broadcast.tag),
+            _ => body.recipient().to_owned(),
+        };
+        put("to", &to);
         put("tool", body.tool());
         put("summary", body.summary());
         put("content", body.text());

@@ -19,10 +19,10 @@ use crate::{
         inbox::{self, InboxEntry, Leaving},
         page::{self, Page, page_size},
         query::{self, ReceiptFacts},
-        records::{ReceiptRecord, TeamRecord, receipt_id},
+        records::{MemberRecord, ReceiptRecord, TeamRecord, receipt_id},
         send,
         session::{self, Acknowledgement},
-        streams,
+        streams, tags,
     },
     store::{Durability, Entry, Namespace, Range},
 };
@@ -39,12 +39,25 @@ impl Coordinator {
         let began = Instant::now();
         let sent = async {
             let namespace = namespace_of(who, &request.team)?;
-            let done = self.decide_for(who, &namespace, &usual_keys(who), |tx| send::send(tx, who, request)).await?;
+            let facts = self.facts_to_choose(&namespace, request).await?;
+            let keys = usual_keys(who);
+            let done = self.decide_for(who, &namespace, &keys, |tx| send::send(tx, who, request, &facts)).await?;
             Ok(v1::SendResponse { durability: durability(done.durability).into(), ..done.value })
         }
         .await;
         self.metrics.sent(request, &sent, began.elapsed());
         sent
+    }
+
+    /// Returns what is known of the members among which a message to `@any:TAG` chooses.
+    async fn facts_to_choose(&self, namespace: &Namespace, request: &v1::SendRequest) -> Result<send::Facts, Refusal> {
+        let Some(tag) = tags::any_tag(request.body.as_ref()) else { return Ok(send::Facts::new()) };
+        let team = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        let Some(team) = team else { return Ok(send::Facts::new()) };
+        let holders: Vec<&MemberRecord> = tags::reached(&team, None).filter(|it| it.tags.contains(&tag)).collect();
+        let leases = self.store.leases(namespace).await.map_err(unavailable)?;
+        let facts = self.facts(namespace, &holders, &leases).await?;
+        Ok(holders.iter().map(|holder| holder.name.folded().to_owned()).zip(facts).collect())
     }
 
     /// See `MessageService.Ack`. Returns how many messages have left the inbox.

@@ -1,5 +1,5 @@
 //! What is due when time passes: requests and claims of detached lives expire, silent members are declared lost,
-//! missing exits are reported to the lead, notices have waited long enough.
+//! missing exits are reported to the lead, subscriptions expire, notices have waited long enough.
 
 use teamwire_proto::{
     name::Name,
@@ -13,8 +13,8 @@ use super::{
     limits::Limits,
     membership::conclude_life,
     notices,
-    records::{Exit, Life, MemberRecord, TeamRecord},
-    request,
+    records::{Event, Exit, Life, MemberRecord, TeamRecord},
+    request, subscriptions,
     task::give_back,
     time::ms,
     tx::{RuleError, Tx},
@@ -64,9 +64,10 @@ pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result
         true => give_back::expire_claims(tx, &team)?,
         false => None,
     };
+    let subscriptions = subscriptions::expire(tx, &team)?;
     let notices = notices::send_due(tx, &team)?;
     let members = team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits));
-    Ok(members.chain(claim).chain(notices).min().map(|due_ms| due_ms.saturating_sub(now_ms)))
+    Ok(members.chain(claim).chain(subscriptions).chain(notices).min().map(|due_ms| due_ms.saturating_sub(now_ms)))
 }
 
 /// Returns when something will next be due for a member.
@@ -154,6 +155,9 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     );
     let tasks = give_back::give_back(tx, name, "its owner was lost")?;
     notices::drop_waiting_idle(tx, team, name)?;
+    let text = format!("{shown} has given no heartbeat for some time and counts as lost.");
+    let lost = v1::Notice { member: shown.to_string(), text, ..v1::Notice::default() };
+    subscriptions::happened(tx, team, &[Event::Exit(name.clone())], &lost)?;
     if lead != *name {
         let notice = v1::Notice {
             kind: NoticeKind::MemberLost.into(),

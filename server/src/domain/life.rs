@@ -71,6 +71,7 @@ impl NewLife<'_> {
             crashes_ms: before.map_or_else(Vec::new, |before| before.crashes_ms.clone()),
             last_crash: before.and_then(|before| before.last_crash.clone()),
             lives: before.map(|before| before.lives.clone()).unwrap_or_default(),
+            tags: before.map(|before| before.tags.clone()).unwrap_or_default(),
         }
     }
 }

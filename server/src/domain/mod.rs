@@ -10,12 +10,12 @@
 //!   and revoking credentials.
 //! - [`team`], [`membership`], [`life`]: teams, who is in them, and the lives of members. [`roster`]: finding and
 //!   addressing members.
-//! - [`send`]: the messages. [`request`]: the state machine of requests.
+//! - [`send`]: the messages. [`tags`]: messages to the members that have a tag. [`request`]: the state machine of requests.
 //! - [`permission_rules`]: what members may do without a permission request.
 //! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
-//! - [`notices`]: who gets the coordinator's notices, and how often. [`alerts`]: what people are notified of while they
+//! - [`notices`]: who gets the coordinator's notices, and how often. [`subscriptions`]: notices that members ask for. [`alerts`]: what people are notified of while they
 //!   are away.
 //! - [`audit`]: who used which powers, and who was refused.
 //! - [`activity`]: what members' programs do and use. [`spending`]: how much they may use. [`runner_query`]: asking their runners for what only these have. [`same_files`]: members that change the same files. [`diagnosis`]: what is wrong, and what to do about it.
@@ -68,6 +68,8 @@ pub mod send;
 pub mod session;
 pub mod spending;
 pub mod streams;
+pub mod subscriptions;
+pub mod tags;
 pub mod task;
 pub mod team;
 pub mod team_view;

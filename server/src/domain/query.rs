@@ -159,6 +159,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         pending_order: pending(&member.pending_order),
         failed_turns: failed.map(Failed::show),
         program: in_life.and_then(|activity| activity.program.as_ref()).filter(|_| is_live).map(Program::show),
+        tags: member.tags.iter().map(Name::to_string).collect(),
     }
 }
 

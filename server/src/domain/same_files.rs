@@ -15,7 +15,7 @@ use super::{
     actor::Actor,
     notices,
     records::{ChangedFilesRecord, FileChange, OwnChangesRecord, TeamRecord, ToldFilesRecord},
-    task, text,
+    subscriptions, task, text,
     tx::{RuleError, Tx},
 };
 
@@ -80,6 +80,8 @@ pub fn report(
         }
     }
     parts.save(tx);
+    let edited: Vec<&str> = paths.values().map(String::as_str).collect();
+    subscriptions::files_edited(tx, team, name, &edited)?;
     if files != own.files {
         tx.put(name.folded(), &OwnChangesRecord { files });
     }

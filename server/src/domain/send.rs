@@ -1,8 +1,10 @@
 //! Every kind of message: what each must contain, who may send it, and where it goes.
 
+use std::collections::HashMap;
+
 use teamwire_proto::{
     Kind, Reason, Refusal,
-    name::{Address, LEAD_ALIAS, Name},
+    name::{Address, LEAD_ALIAS, Name, Recipient},
     permission_rule,
     v1::{self, message::Body, send_request},
 };
@@ -15,9 +17,10 @@ use super::{
     idempotency::{Fingerprint, KeyedCall, derived_message_id, fingerprint},
     identity::{self, Admit, CallerCredentials, Principal},
     post::{self, Urgency},
+    query::MemberFacts,
     records::{Life, MemberRecord, TeamRecord},
     request::{self, Answer, review},
-    task,
+    tags, task,
     text::{Required, check_content, check_size, summary, tool},
     time::timestamp,
     tx::{RuleError, Tx},
@@ -26,11 +29,15 @@ use super::{
 /// How many days a request may wait for its answer at most.
 const REQUEST_DAYS_MAX: u64 = 30;
 
+/// What was lately known of members, by their folded names, to choose among them if a message goes to `@any:TAG`.
+pub type Facts = HashMap<String, MemberFacts>;
+
 /// Sends one message of any kind.
 pub fn send(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::SendRequest,
+    facts: &Facts,
 ) -> Result<v1::SendResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     let sender = caller.actor()?;
@@ -46,6 +53,7 @@ pub fn send(
         caller: &caller,
         sender: &sender,
         request,
+        facts,
         fingerprint: &fingerprint,
         trace_parent: who.trace_parent.as_deref(),
     };
@@ -62,6 +70,7 @@ struct Sending<'a> {
     caller: &'a Principal,
     sender: &'a Actor,
     request: &'a v1::SendRequest,
+    facts: &'a Facts,
     fingerprint: &'a Fingerprint,
     trace_parent: Option<&'a str>,
 }
@@ -115,9 +124,25 @@ impl Sending<'_> {
     }
 
     fn message(&self, tx: &mut Tx<'_>, ask: &v1::DirectMessage) -> Result<v1::SendResponse, RuleError> {
-        let instead = "Nothing was queued. Send to another member, or start it again first.";
-        let to = self.team.resolve_receiver(&ask.recipient, "recipient", instead)?;
-        self.refuse_self(&to.name, "Name another member, or use a broadcast to reach all others.")?;
+        let mut warnings = Vec::new();
+        let to = match Recipient::parse(&ask.recipient, "recipient")? {
+            Recipient::Tagged(tag) => {
+                let (summary, content) = (ask.summary.clone(), ask.content.clone());
+                return self.broadcast(tx, &v1::Broadcast { summary, content, tag: tag.to_string() });
+            }
+            Recipient::AnyTagged(tag) => {
+                let holders = tags::holders(self.team, &tag, self.own_name())?;
+                let (chosen, warning) = tags::choose(&holders, &tag, self.facts);
+                warnings.extend(warning);
+                chosen
+            }
+            Recipient::Member => {
+                let instead = "Nothing was queued. Send to another member, or start it again first.";
+                let to = self.team.resolve_receiver(&ask.recipient, "recipient", instead)?;
+                self.refuse_self(&to.name, "Name another member, or use a broadcast to reach all others.")?;
+                to
+            }
+        };
         if self.request.interrupt {
             self.caller.lead_only("interrupt a member")?;
         }
@@ -126,21 +151,33 @@ impl Sending<'_> {
         let body =
             Body::Message(v1::DirectMessage { recipient: to.name.to_string(), summary, content: ask.content.clone() });
         let message = self.post(tx, body, &[&to.name], Urgency::Ordinary);
-        Ok(reply(&message, late_warning(to)))
+        warnings.extend(late_warning(to));
+        Ok(reply(&message, warnings))
+    }
+
+    /// Returns the sender's name if it is a member.
+    fn own_name(&self) -> Option<&Name> {
+        match self.sender {
+            Actor::Member(name) => Some(name),
+            _ => None,
+        }
     }
 
     fn broadcast(&self, tx: &mut Tx<'_>, ask: &v1::Broadcast) -> Result<v1::SendResponse, RuleError> {
         check_content(&ask.content, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
-        let to: Vec<&Name> = self
-            .team
-            .members
-            .iter()
-            .filter(|member| !member.is_host && matches!(member.life, Life::Live | Life::Lost | Life::Spawning))
-            .map(|member| &member.name)
-            .filter(|name| *self.sender != Actor::Member((*name).clone()))
-            .collect();
-        let body = Body::Broadcast(v1::Broadcast { summary, content: ask.content.clone() });
+        let tag = match ask.tag.as_str() {
+            "" => None,
+            tag => Some(Name::parse_tag(tag, "tag")?),
+        };
+        let to: Vec<&Name> = match &tag {
+            Some(tag) => {
+                tags::holders(self.team, tag, self.own_name())?.into_iter().map(|member| &member.name).collect()
+            }
+            None => tags::reached(self.team, self.own_name()).map(|member| &member.name).collect(),
+        };
+        let tag = tag.as_ref().map_or_else(String::new, Name::to_string);
+        let body = Body::Broadcast(v1::Broadcast { summary, content: ask.content.clone(), tag });
         let warnings = match to.as_slice() {
             [] => vec!["The team has no other live member: no one will read this.".to_owned()],
             _ => Vec::new(),

@@ -5,13 +5,13 @@ use std::pin::Pin;
 use futures::stream::poll_fn;
 use teamwire_proto::{
     failpoint,
-    v1::{self, message_service_server::MessageService, send_request::Body},
+    v1::{self, message_service_server::MessageService},
 };
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use super::{admission::Admitted, services::Services};
-use crate::delivery::Session;
+use crate::{delivery::Session, domain::tags};
 
 type Frames = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
 
@@ -22,7 +22,7 @@ impl MessageService for Services {
     async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
         let (Admitted { who, account, .. }, request) = self.admit(request).await?;
         if let Some(account) = account {
-            account.send(matches!(request.body, Some(Body::Broadcast(_))))?;
+            account.send(tags::reaches_many(request.body.as_ref()))?;
         }
         let reply = self.coordinator.send(&who, &request).await?;
         failpoint::reach("before-reply");

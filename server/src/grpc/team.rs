@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     coordinator::decide::Touches,
-    domain::{activity, membership, runner_query, spending},
+    domain::{activity, membership, runner_query, spending, subscriptions},
 };
 
 #[tonic::async_trait]
@@ -207,6 +207,46 @@ impl TeamService for Services {
         let team = &request.team;
         let set = self.coordinator.rule(&who, team, Touches::Team, |tx| spending::set(tx, &who, &request)).await?;
         Ok(Response::new(v1::SetBudgetResponse { r#use: Some(set) }))
+    }
+
+    async fn set_tags(&self, request: Request<v1::SetTagsRequest>) -> Result<Response<v1::SetTagsResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let team = &request.team;
+        let member =
+            self.coordinator.rule(&who, team, Touches::Team, |tx| membership::set_tags(tx, &who, &request)).await?;
+        Ok(Response::new(v1::SetTagsResponse { member: Some(member) }))
+    }
+
+    async fn subscribe_to_event(
+        &self,
+        request: Request<v1::SubscribeToEventRequest>,
+    ) -> Result<Response<v1::SubscribeToEventResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let team = &request.team;
+        Ok(Response::new(
+            self.coordinator.rule(&who, team, Touches::Team, |tx| subscriptions::subscribe(tx, &who, &request)).await?,
+        ))
+    }
+
+    async fn list_event_subscriptions(
+        &self,
+        request: Request<v1::ListEventSubscriptionsRequest>,
+    ) -> Result<Response<v1::ListEventSubscriptionsResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let team = &request.team;
+        Ok(Response::new(
+            self.coordinator.rule(&who, team, Touches::Team, |tx| subscriptions::list(tx, &who, &request)).await?,
+        ))
+    }
+
+    async fn cancel_event_subscription(
+        &self,
+        request: Request<v1::CancelEventSubscriptionRequest>,
+    ) -> Result<Response<v1::CancelEventSubscriptionResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let team = &request.team;
+        self.coordinator.rule(&who, team, Touches::Team, |tx| subscriptions::cancel(tx, &who, &request)).await?;
+        Ok(Response::new(v1::CancelEventSubscriptionResponse {}))
     }
 
     async fn force_stop(

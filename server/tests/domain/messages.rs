@@ -21,7 +21,7 @@ fn message(to: &str) -> v1::SendRequest {
 }
 
 fn broadcast() -> v1::SendRequest {
-    let body = v1::Broadcast { summary: "a summary".to_owned(), content: "content".to_owned() };
+    let body = v1::Broadcast { summary: "a summary".to_owned(), content: "content".to_owned(), ..Default::default() };
     v1::SendRequest { body: Some(Body::Broadcast(body)), ..Default::default() }
 }
 

@@ -141,7 +141,7 @@ impl World {
         who: &CallerCredentials,
         request: &v1::SendRequest,
     ) -> Result<(v1::SendResponse, Txn), Refusal> {
-        self.run(|tx| send::send(tx, who, request))
+        self.run(|tx| send::send(tx, who, request, &send::Facts::new()))
     }
 
     /// Applies the records, the inboxes and the replies of a transaction.
@@ -207,6 +207,7 @@ fn live(member: &str) -> MemberRecord {
         crashes_ms: Vec::new(),
         last_crash: None,
         lives: RecordedLives::default(),
+        tags: Default::default(),
     }
 }
 

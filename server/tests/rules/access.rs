@@ -189,6 +189,12 @@ async fn a_read_only_sign_in_reads_everything_and_changes_nothing() {
     t.refused(c.create_observer(&who, &Default::default()), DENIED.0, DENIED.1, "").await;
     t.refused(c.create_task(&who, &task), DENIED.0, DENIED.1, "").await;
     t.refused(c.set_notice_level(&who, &level), DENIED.0, DENIED.1, "").await;
+    let tags = v1::SetTagsRequest { member: "bob".to_owned(), add: vec!["api".to_owned()], ..Default::default() };
+    t.refused(c.set_tags(&who, &tags), DENIED.0, DENIED.1, "").await;
+    let event = v1::event_subscription::Event::MemberIdle("bob".to_owned());
+    let subscription = Some(v1::EventSubscription { event: Some(event), ..Default::default() });
+    let subscribe = v1::SubscribeToEventRequest { subscription, ..Default::default() };
+    t.refused(c.subscribe_to_event(&who, &subscribe), DENIED.0, DENIED.1, "").await;
     let rule = v1::PermissionRule { tool: "Bash".to_owned(), any_use: true, ..Default::default() };
     let add = v1::AddPermissionRuleRequest { rule: Some(rule), ..Default::default() };
     let rule_id = c.add_permission_rule(&t.lead.who, &add).await.unwrap().rule.unwrap().id;

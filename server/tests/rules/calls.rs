@@ -9,7 +9,7 @@ use teamwire_server::{
         identity::CallerCredentials,
         membership, permission_rules,
         request::permission,
-        runner_query, spending,
+        runner_query, spending, subscriptions,
         task::{claim, edit},
     },
 };
@@ -41,6 +41,22 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::SetNoticeLevelRequest,
     ) -> Result<v1::Member, Refusal>;
+    async fn set_tags(&self, who: &CallerCredentials, ask: &v1::SetTagsRequest) -> Result<v1::Member, Refusal>;
+    async fn subscribe_to_event(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SubscribeToEventRequest,
+    ) -> Result<v1::SubscribeToEventResponse, Refusal>;
+    async fn list_event_subscriptions(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::ListEventSubscriptionsRequest,
+    ) -> Result<v1::ListEventSubscriptionsResponse, Refusal>;
+    async fn cancel_event_subscription(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CancelEventSubscriptionRequest,
+    ) -> Result<(), Refusal>;
     async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal>;
     async fn add_permission_rule(
         &self,
@@ -138,6 +154,34 @@ impl RuleCalls for Coordinator {
         ask: &v1::SetNoticeLevelRequest,
     ) -> Result<v1::Member, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| membership::set_notice_level(tx, who, ask)).await
+    }
+
+    async fn set_tags(&self, who: &CallerCredentials, ask: &v1::SetTagsRequest) -> Result<v1::Member, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| membership::set_tags(tx, who, ask)).await
+    }
+
+    async fn subscribe_to_event(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SubscribeToEventRequest,
+    ) -> Result<v1::SubscribeToEventResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| subscriptions::subscribe(tx, who, ask)).await
+    }
+
+    async fn list_event_subscriptions(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::ListEventSubscriptionsRequest,
+    ) -> Result<v1::ListEventSubscriptionsResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| subscriptions::list(tx, who, ask)).await
+    }
+
+    async fn cancel_event_subscription(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CancelEventSubscriptionRequest,
+    ) -> Result<(), Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| subscriptions::cancel(tx, who, ask)).await
     }
 
     async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal> {

@@ -53,7 +53,7 @@ async fn summary_and_content_are_checked_for_presence_and_bounds() {
     };
     let to_all = |summary: &str, content: &str| {
         let (summary, content) = (summary.to_owned(), content.to_owned());
-        let body = Some(Body::Broadcast(v1::Broadcast { summary, content }));
+        let body = Some(Body::Broadcast(v1::Broadcast { summary, content, ..Default::default() }));
         t.try_send(&bob, v1::SendRequest { body, ..Default::default() })
     };
     let bad = Code::InvalidArgument;

@@ -46,6 +46,8 @@ mod shares;
 mod stores;
 mod stories;
 mod stream;
+mod subscriptions;
+mod tags;
 mod task_errors;
 mod task_paths;
 mod tasks;

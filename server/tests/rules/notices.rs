@@ -1,25 +1,15 @@
 //! Notices and the inbox: they take no room from messages, and are few however often their events happen.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures::future::join_all;
 use teamwire_proto::{
     Reason,
     v1::{self, Activity, NoticeKind, ReceiptState, message::Body},
 };
-use teamwire_server::store::{Store, embedded::EmbeddedStore, redis::RedisStore};
 use tonic::Code;
 
-use crate::{calls::RuleCalls as _, team::*, test_redis::TestRedis};
-
-/// Runs a story on every store.
-async fn on_each_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn Store>) -> F) {
-    let server = TestRedis::start();
-    story(EmbeddedStore::in_memory().unwrap()).await;
-    if let Some(server) = &server {
-        story(RedisStore::connect(&server.url(), "test").await.unwrap()).await;
-    }
-}
+use crate::{calls::RuleCalls as _, team::*};
 
 fn is_notice(message: &v1::Message) -> bool {
     matches!(message.body, Some(Body::Notice(_)))

@@ -18,7 +18,7 @@ use teamwire_server::{
             ActivityRecord, ChangedFilesRecord, ConsoleRecord, DueNoticesRecord, HostRecord, JoinTokenRecord,
             LastTurnRecord, NoticesRecord, ObserverRecord, OwnChangesRecord, PermissionRulesRecord, PresenceRecord,
             QuotaRecord, ReceiptRecord, RecordType, RunnerQueriesRecord, SessionRecord, SignInCodeRecord,
-            SignInsRecord, TeamRecord, ToldFilesRecord, WorkRecord,
+            SignInsRecord, SubscribersRecord, SubscriptionsRecord, TeamRecord, ToldFilesRecord, WorkRecord,
         },
         secret::{OperatorSecrets, SecretHash, SessionId},
         streams::{HISTORY, REQUESTS, activity, inbox},
@@ -27,13 +27,13 @@ use teamwire_server::{
             board::{BoardRecord, TaskRecord, WaitingRecord},
         },
     },
-    store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore},
+    store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::Code;
 
-use crate::{calls::RuleCalls as _, clock::MovedClock};
+use crate::{calls::RuleCalls as _, clock::MovedClock, test_redis::TestRedis};
 
 const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
 
@@ -101,6 +101,15 @@ pub(crate) fn fixed(secret: &str) -> watch::Receiver<OperatorSecrets> {
 /// Makes a coordinator over a store, with the operator of these tests.
 pub(crate) async fn coordinator(store: Arc<dyn Store>, limits: Limits) -> Arc<Coordinator> {
     Arc::new(Coordinator::new(store, limits, fixed(OPERATOR)).await.unwrap())
+}
+
+/// Runs a story on every store.
+pub(crate) async fn on_each_store<F: Future<Output = ()>>(story: impl Fn(Arc<dyn Store>) -> F) {
+    let server = TestRedis::start();
+    story(EmbeddedStore::in_memory().unwrap()).await;
+    if let Some(server) = &server {
+        story(RedisStore::connect(&server.url(), "test").await.unwrap()).await;
+    }
 }
 
 /// Everything that a team's namespace holds.
@@ -386,6 +395,8 @@ impl Team {
             ChangedFilesRecord::KIND,
             OwnChangesRecord::KIND,
             ToldFilesRecord::KIND,
+            SubscribersRecord::KIND,
+            SubscriptionsRecord::KIND,
             BoardRecord::KIND,
             WaitingRecord::KIND,
             NoticesRecord::KIND,
@@ -507,7 +518,11 @@ pub(crate) fn message(to: &str, content: &str) -> v1::SendRequest {
 
 pub(crate) fn broadcast(content: &str) -> v1::SendRequest {
     let content = content.to_owned();
-    request(send_request::Body::Broadcast(v1::Broadcast { summary: "to all".to_owned(), content }))
+    request(send_request::Body::Broadcast(v1::Broadcast {
+        summary: "to all".to_owned(),
+        content,
+        ..Default::default()
+    }))
 }
 
 pub(crate) fn shutdown(to: &str) -> v1::SendRequest {

@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "team",
             "invite",
             "spawn",
+            "tag",
             "attach",
             "interrupt",
             "transcript",
@@ -40,7 +41,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "To be a member, or to run one",
-        &["run", "programs", "join", "leave", "setup", "plan", "permission", "notices", "host"],
+        &["run", "programs", "join", "leave", "setup", "plan", "permission", "notices", "subscribe", "host"],
     ),
     ("To choose who you are", &["whoami", "identities", "use"]),
     (

@@ -58,6 +58,15 @@ pub(in crate::command) fn is_named(member: &v1::Member, named: &str) -> bool {
     member.name.eq_ignore_ascii_case(named) || member.role() == Role::Lead && named.eq_ignore_ascii_case(LEAD_ALIAS)
 }
 
+/// Returns the member of the caller's team that bears a name, which may be written as `name@team`.
+pub(in crate::command) async fn find_member(caller: &Caller, named: &str) -> Result<v1::Member, Failure> {
+    let name = named.split('@').next().unwrap_or(named);
+    let listed = caller.client.members().await?;
+    listed.into_iter().find(|member| is_named(member, name)).ok_or_else(|| {
+        Failure::usage(format!("There is no member {name} in your team. `teamwire status` lists the members."))
+    })
+}
+
 /// Returns the id of the request that `typed` means. `last` is the newest pending request, or else the newest one.
 pub(in crate::command) async fn request(caller: &Caller, typed: &str) -> Result<String, Failure> {
     let is_whole = typed.starts_with(REQUEST_ID_PREFIX) && typed.len() >= REQUEST_ID_PREFIX.len() + REQUEST_ID_CHARS;

@@ -232,6 +232,7 @@ impl Run<'_> {
             restart: member.restart.map_or(RestartPolicy::Unspecified, RestartPolicy::from).into(),
             dir: member.dir.clone(),
             reschedule: member.reschedule,
+            tags: member.tags.clone(),
             ..v1::SpawnRequest::default()
         };
         match caller.client.spawn(request).await {

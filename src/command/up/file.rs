@@ -69,6 +69,9 @@ pub(super) struct Member {
     pub(super) prompt_file: Option<PathBuf>,
     #[serde(default)]
     pub(super) plan: bool,
+    /// The tags that it gets besides those of its profile.
+    #[serde(default)]
+    pub(super) tags: Vec<String>,
     pub(super) restart: Option<Restart>,
     /// How much it may use.
     #[serde(default, deserialize_with = "budget")]

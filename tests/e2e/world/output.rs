@@ -40,6 +40,13 @@ impl Output {
         self
     }
 
+    /// Asserts that its standard output contains something.
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.stdout.contains(text), "{}: nothing of \"{text}\" in: {}", self.what, self.stdout);
+        self
+    }
+
     /// Returns its standard output, one object of JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {

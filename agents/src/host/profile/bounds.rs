@@ -19,6 +19,9 @@ const SLOTS_MAX: u32 = 1_000;
 /// How many profiles a host may have.
 const PROFILES_MAX: usize = 64;
 
+/// How many tags a profile may have.
+const TAGS_MAX: usize = 16;
+
 /// How many labels a host may have.
 const LABELS_MAX: usize = 32;
 
@@ -112,6 +115,15 @@ pub(super) fn description<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     checked(deserializer, |text: String| match text.chars().count() <= 200 && !text.chars().any(char::is_control) {
         true => Ok(text),
         false => Err("description must be one line of up to 200 characters".to_owned()),
+    })
+}
+
+/// Reads the tags of a profile.
+pub fn tags<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    checked(deserializer, |tags: Vec<String>| match tags.iter().find_map(|tag| Name::parse_tag(tag, "tags").err()) {
+        Some(refusal) => Err(refusal.message),
+        None if tags.len() > TAGS_MAX => Err(format!("there are more than {TAGS_MAX} tags")),
+        None => Ok(tags),
     })
 }
 

@@ -83,6 +83,9 @@ pub struct Profile {
     /// What a member may use.
     #[serde(default)]
     pub limits: Limits,
+    /// The tags that its members get.
+    #[serde(default, deserialize_with = "bounds::tags")]
+    pub tags: Vec<String>,
 }
 
 /// What a member may use, including everything that its program starts. Needs a version 2 cgroup.
@@ -216,6 +219,7 @@ impl Profile {
             restart: None,
             start_deadline: None,
             limits: Limits::default(),
+            tags: Vec::new(),
         }
     }
 
@@ -224,6 +228,7 @@ impl Profile {
             name: name.to_owned(),
             description: self.description.clone(),
             start_deadline: self.start_deadline.and_then(|deadline| deadline.try_into().ok()),
+            tags: self.tags.clone(),
         }
     }
 
@@ -256,6 +261,7 @@ permissions = "ask"
 restart = "always"
 start_deadline = "2m"
 limits = { memory = "4GiB", cpus = 1.5, tasks = 512 }
+tags = ["api"]
 "#;
 
     #[test]
@@ -264,6 +270,7 @@ limits = { memory = "4GiB", cpus = 1.5, tasks = 512 }
         let offer = file.offer();
         assert_eq!((offer.slots, offer.labels.get("gpu").map(String::as_str)), (2, Some("a100")));
         assert_eq!(offer.profiles[0].start_deadline.map(|deadline| deadline.seconds), Some(120));
+        assert_eq!(offer.profiles[0].tags, ["api"]);
         let claude = &file.profiles["claude"];
         assert_eq!(claude.limits.memory, Some(ByteSize::gib(4)));
         assert!(claude.dir.as_ref().is_some_and(|dir| dir.is_absolute() && dir.ends_with("work")));
@@ -286,6 +293,7 @@ limits = { memory = "4GiB", cpus = 1.5, tasks = 512 }
             ("pass_env = [\"TEAM*\"]", "TEAMWIRE_*"),
             ("env = { TEAMWIRE_AS = \"lead\" }", "TEAMWIRE_*"),
             ("via = \"telepathy\"", "telepathy"),
+            ("tags = [\"all\"]", "cannot be a tag"),
         ] {
             let error = with(line).err().unwrap_or_default();
             assert!(error.contains("line 4") && error.contains(words), "{line}: {error}");

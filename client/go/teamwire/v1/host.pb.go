@@ -235,6 +235,8 @@ type HostProfile struct {
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Optional. How long a start may take, 1 s to 1 h. Absent means 60 s (the coordinator's `spawn_deadline`).
 	StartDeadline *durationpb.Duration `protobuf:"bytes,3,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
+	// Optional. The tags that its members get; see TeamService.SetTags. Up to 16.
+	Tags          []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,6 +292,13 @@ func (x *HostProfile) GetStartDeadline() *durationpb.Duration {
 	return nil
 }
 
+func (x *HostProfile) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 // The request of HostService.Spawn.
 type SpawnRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -319,7 +328,9 @@ type SpawnRequest struct {
 	Ttl *durationpb.Duration `protobuf:"bytes,11,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. If true, and if the member and its host are both lost, the coordinator orders the member again, under its name,
 	// from another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
-	Reschedule    bool `protobuf:"varint,12,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
+	Reschedule bool `protobuf:"varint,12,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
+	// Optional. Tags that the member gets besides those of its profile; see TeamService.SetTags. Up to 16 in all.
+	Tags          []string `protobuf:"bytes,13,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +447,13 @@ func (x *SpawnRequest) GetReschedule() bool {
 		return x.Reschedule
 	}
 	return false
+}
+
+func (x *SpawnRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
 }
 
 // The reply of HostService.Spawn.
@@ -1053,11 +1071,12 @@ const file_teamwire_v1_host_proto_rawDesc = "" +
 	"\bplatform\x18\x04 \x01(\tR\bplatform\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x01\n" +
 	"\vHostProfile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12@\n" +
-	"\x0estart_deadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\"\xe2\x03\n" +
+	"\x0estart_deadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\x12\x12\n" +
+	"\x04tags\x18\x04 \x03(\tR\x04tags\"\xf6\x03\n" +
 	"\fSpawnRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x12\n" +
@@ -1073,7 +1092,8 @@ const file_teamwire_v1_host_proto_rawDesc = "" +
 	"\x03ttl\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1e\n" +
 	"\n" +
 	"reschedule\x18\f \x01(\bR\n" +
-	"reschedule\x1a9\n" +
+	"reschedule\x12\x12\n" +
+	"\x04tags\x18\r \x03(\tR\x04tags\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x01\n" +

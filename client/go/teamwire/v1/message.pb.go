@@ -146,6 +146,9 @@ const (
 	// The runner of `member` has merged an approved commit of `task`, or could not; `text` says which. To the lead and, if it could not, to
 	// the member.
 	NoticeKind_NOTICE_KIND_MERGE NoticeKind = 23
+	// An event that the recipient has subscribed to has happened, or the subscription has expired; `text` says which. `subscription` is
+	// set, and so is `member` or `task`.
+	NoticeKind_NOTICE_KIND_SUBSCRIPTION NoticeKind = 24
 )
 
 // Enum value maps for NoticeKind.
@@ -175,6 +178,7 @@ var (
 		21: "NOTICE_KIND_SAME_FILES",
 		22: "NOTICE_KIND_REVIEW_VOID",
 		23: "NOTICE_KIND_MERGE",
+		24: "NOTICE_KIND_SUBSCRIPTION",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED":        0,
@@ -201,6 +205,7 @@ var (
 		"NOTICE_KIND_SAME_FILES":         21,
 		"NOTICE_KIND_REVIEW_VOID":        22,
 		"NOTICE_KIND_MERGE":              23,
+		"NOTICE_KIND_SUBSCRIPTION":       24,
 	}
 )
 
@@ -613,11 +618,15 @@ func (DeadLetterCause) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{7}
 }
 
-// A text for one member.
+// A text for one member, or for all members that have a tag.
 type DirectMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
 	// delivered message: the name in its original spelling.
+	//
+	// `@TAG`: all members that have the tag at this moment, without the sender; see TeamService.SetTags. It becomes a broadcast, whose
+	// `tag` is set. `@any:TAG`: one of them, which the coordinator chooses: an idle one if there is one, and then the one with the
+	// fewest messages in its inbox. Only a message has such recipients; a request goes to one member by name.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
@@ -678,13 +687,16 @@ func (x *DirectMessage) GetContent() string {
 	return ""
 }
 
-// A text for every member but the sender. On any error, no member gets it.
+// A text for every member but the sender, or for those that have a tag. On any error, no member gets it.
 type Broadcast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Required. UTF-8, 1 byte to 64 KiB.
-	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	// Optional. Only members that have this tag get it; see TeamService.SetTags. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`,
+	// case-insensitive. Empty means every member.
+	Tag           string `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -729,6 +741,13 @@ func (x *Broadcast) GetSummary() string {
 func (x *Broadcast) GetContent() string {
 	if x != nil {
 		return x.Content
+	}
+	return ""
+}
+
+func (x *Broadcast) GetTag() string {
+	if x != nil {
+		return x.Tag
 	}
 	return ""
 }
@@ -1611,6 +1630,158 @@ func (x *SpawnTerms) GetReschedule() bool {
 	return false
 }
 
+// A member's wish to get one notice when something happens. It ends with that notice, when it expires, when it is cancelled, or with
+// the member's life; it outlives a restart of the member's program and of coordinators. Only expiry and the event cause a notice.
+type EventSubscription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set by the coordinator. What it is about, such as `idle/backend`, `exit/backend`, `task/12` or `file/src/*.rs`. A member has at
+	// most one subscription with an id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Required: INVALID_FIELD when absent. What to wait for.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*EventSubscription_MemberIdle
+	//	*EventSubscription_MemberExit
+	//	*EventSubscription_TaskDone
+	//	*EventSubscription_FileEdited
+	Event isEventSubscription_Event `protobuf_oneof:"event"`
+	// Set by the coordinator. When it was made, or made again.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Set by the coordinator. When it expires.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventSubscription) Reset() {
+	*x = EventSubscription{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventSubscription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventSubscription) ProtoMessage() {}
+
+func (x *EventSubscription) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventSubscription.ProtoReflect.Descriptor instead.
+func (*EventSubscription) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *EventSubscription) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *EventSubscription) GetEvent() isEventSubscription_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *EventSubscription) GetMemberIdle() string {
+	if x != nil {
+		if x, ok := x.Event.(*EventSubscription_MemberIdle); ok {
+			return x.MemberIdle
+		}
+	}
+	return ""
+}
+
+func (x *EventSubscription) GetMemberExit() string {
+	if x != nil {
+		if x, ok := x.Event.(*EventSubscription_MemberExit); ok {
+			return x.MemberExit
+		}
+	}
+	return ""
+}
+
+func (x *EventSubscription) GetTaskDone() uint64 {
+	if x != nil {
+		if x, ok := x.Event.(*EventSubscription_TaskDone); ok {
+			return x.TaskDone
+		}
+	}
+	return 0
+}
+
+func (x *EventSubscription) GetFileEdited() string {
+	if x != nil {
+		if x, ok := x.Event.(*EventSubscription_FileEdited); ok {
+			return x.FileEdited
+		}
+	}
+	return ""
+}
+
+func (x *EventSubscription) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *EventSubscription) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+type isEventSubscription_Event interface {
+	isEventSubscription_Event()
+}
+
+type EventSubscription_MemberIdle struct {
+	// This member is idle, or its life ends: see DirectMessage.recipient; neither a tag nor the caller itself. In a reply: the name
+	// in its original spelling.
+	MemberIdle string `protobuf:"bytes,2,opt,name=member_idle,json=memberIdle,proto3,oneof"`
+}
+
+type EventSubscription_MemberExit struct {
+	// This member's life ends, or the member is lost. See `member_idle`.
+	MemberExit string `protobuf:"bytes,3,opt,name=member_exit,json=memberExit,proto3,oneof"`
+}
+
+type EventSubscription_TaskDone struct {
+	// This task is completed or deleted.
+	TaskDone uint64 `protobuf:"varint,4,opt,name=task_done,json=taskDone,proto3,oneof"`
+}
+
+type EventSubscription_FileEdited struct {
+	// Another member's program edits a file that this pattern means, from now on. In the form of CreateTaskRequest.paths, such as
+	// `src/*.rs`; up to 200 characters.
+	FileEdited string `protobuf:"bytes,5,opt,name=file_edited,json=fileEdited,proto3,oneof"`
+}
+
+func (*EventSubscription_MemberIdle) isEventSubscription_Event() {}
+
+func (*EventSubscription_MemberExit) isEventSubscription_Event() {}
+
+func (*EventSubscription_TaskDone) isEventSubscription_Event() {}
+
+func (*EventSubscription_FileEdited) isEventSubscription_Event() {}
+
 // A task, as included in a notice.
 type TaskSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1630,7 +1801,7 @@ type TaskSummary struct {
 
 func (x *TaskSummary) Reset() {
 	*x = TaskSummary{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1813,7 @@ func (x *TaskSummary) String() string {
 func (*TaskSummary) ProtoMessage() {}
 
 func (x *TaskSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1826,7 @@ func (x *TaskSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSummary.ProtoReflect.Descriptor instead.
 func (*TaskSummary) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskSummary) GetId() uint64 {
@@ -1722,14 +1893,16 @@ type Notice struct {
 	Important bool `protobuf:"varint,12,opt,name=important,proto3" json:"important,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_DIGEST. The gathered notices, oldest first, no two of the same kind about the same
 	// thing. At most 32 of them; `count` also covers those that are left out.
-	Gathered      []*Notice `protobuf:"bytes,13,rep,name=gathered,proto3" json:"gathered,omitempty"`
+	Gathered []*Notice `protobuf:"bytes,13,rep,name=gathered,proto3" json:"gathered,omitempty"`
+	// Set by the coordinator with NOTICE_KIND_SUBSCRIPTION. The subscription, which has ended.
+	Subscription  *EventSubscription `protobuf:"bytes,14,opt,name=subscription,proto3" json:"subscription,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1914,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1927,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Notice) GetKind() NoticeKind {
@@ -1834,6 +2007,13 @@ func (x *Notice) GetGathered() []*Notice {
 	return nil
 }
 
+func (x *Notice) GetSubscription() *EventSubscription {
+	if x != nil {
+		return x.Subscription
+	}
+	return nil
+}
+
 // How a member's process ended, as its runner saw it.
 type ExitReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1855,7 +2035,7 @@ type ExitReport struct {
 
 func (x *ExitReport) Reset() {
 	*x = ExitReport{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2047,7 @@ func (x *ExitReport) String() string {
 func (*ExitReport) ProtoMessage() {}
 
 func (x *ExitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2060,7 @@ func (x *ExitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitReport.ProtoReflect.Descriptor instead.
 func (*ExitReport) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExitReport) GetCode() int32 {
@@ -1942,7 +2122,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2134,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2147,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Attachment) GetUri() string {
@@ -2012,7 +2192,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2204,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2217,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Sender) GetKind() SenderKind {
@@ -2115,7 +2295,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2307,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2320,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Message) GetId() string {
@@ -2373,7 +2553,7 @@ type Message_Message struct {
 }
 
 type Message_Broadcast struct {
-	// A text for every member.
+	// A text for every member, or for those that have a tag.
 	Broadcast *Broadcast `protobuf:"bytes,22,opt,name=broadcast,proto3,oneof"`
 }
 
@@ -2493,7 +2673,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2685,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2698,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SendRequest) GetTeam() string {
@@ -2663,12 +2843,12 @@ type isSendRequest_Body interface {
 }
 
 type SendRequest_Message struct {
-	// A text for one member. Every member and the operator may send it.
+	// A text for one member, or for those that have a tag. Every member and the operator may send it.
 	Message *DirectMessage `protobuf:"bytes,21,opt,name=message,proto3,oneof"`
 }
 
 type SendRequest_Broadcast struct {
-	// A text for every member. Every member and the operator may send it.
+	// A text for every member, or for those that have a tag. Every member and the operator may send it.
 	Broadcast *Broadcast `protobuf:"bytes,22,opt,name=broadcast,proto3,oneof"`
 }
 
@@ -2751,7 +2931,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2943,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2956,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -2856,7 +3036,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3048,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3061,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StreamRequest) GetInstanceId() string {
@@ -2931,7 +3111,7 @@ type StreamResponse struct {
 
 func (x *StreamResponse) Reset() {
 	*x = StreamResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3123,7 @@ func (x *StreamResponse) String() string {
 func (*StreamResponse) ProtoMessage() {}
 
 func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3136,7 @@ func (x *StreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
 func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StreamResponse) GetFrame() isStreamResponse_Frame {
@@ -3074,7 +3254,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3266,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3279,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionOpened) GetSessionId() string {
@@ -3167,7 +3347,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3359,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3372,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Delivery) GetSequence() uint64 {
@@ -3227,7 +3407,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3419,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3432,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Heartbeat) GetServerTime() *timestamppb.Timestamp {
@@ -3277,7 +3457,7 @@ type SessionClosing struct {
 
 func (x *SessionClosing) Reset() {
 	*x = SessionClosing{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3469,7 @@ func (x *SessionClosing) String() string {
 func (*SessionClosing) ProtoMessage() {}
 
 func (x *SessionClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3482,7 @@ func (x *SessionClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosing.ProtoReflect.Descriptor instead.
 func (*SessionClosing) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionClosing) GetReason() CloseReason {
@@ -3340,7 +3520,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3532,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3545,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AckRequest) GetSessionId() string {
@@ -3393,7 +3573,7 @@ type AckResponse struct {
 
 func (x *AckResponse) Reset() {
 	*x = AckResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3585,7 @@ func (x *AckResponse) String() string {
 func (*AckResponse) ProtoMessage() {}
 
 func (x *AckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +3598,7 @@ func (x *AckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResponse.ProtoReflect.Descriptor instead.
 func (*AckResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AckResponse) GetAcked() uint32 {
@@ -3441,7 +3621,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[29]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3633,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[29]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3646,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{29}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetMessageRequest) GetTeam() string {
@@ -3496,7 +3676,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[30]
+	mi := &file_teamwire_v1_message_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3688,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[30]
+	mi := &file_teamwire_v1_message_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3701,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{30}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetMessageResponse) GetMessage() *Message {
@@ -3563,7 +3743,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[31]
+	mi := &file_teamwire_v1_message_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3755,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[31]
+	mi := &file_teamwire_v1_message_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3768,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{31}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Receipt) GetRecipient() string {
@@ -3664,7 +3844,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[32]
+	mi := &file_teamwire_v1_message_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3856,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[32]
+	mi := &file_teamwire_v1_message_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3869,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{32}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListInboxRequest) GetPageSize() uint32 {
@@ -3735,7 +3915,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[33]
+	mi := &file_teamwire_v1_message_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3927,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[33]
+	mi := &file_teamwire_v1_message_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3940,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{33}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListInboxResponse) GetDeliveries() []*Delivery {
@@ -3792,10 +3972,11 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\rDirectMessage\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x18\n" +
-	"\acontent\x18\x03 \x01(\tR\acontent\"?\n" +
+	"\acontent\x18\x03 \x01(\tR\acontent\"Q\n" +
 	"\tBroadcast\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"t\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\x12\x10\n" +
+	"\x03tag\x18\x03 \x01(\tR\x03tag\"t\n" +
 	"\x0fShutdownRequest\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12+\n" +
@@ -3877,7 +4058,21 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"reschedule\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +
+	"\x11EventSubscription\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\vmember_idle\x18\x02 \x01(\tH\x00R\n" +
+	"memberIdle\x12!\n" +
+	"\vmember_exit\x18\x03 \x01(\tH\x00R\n" +
+	"memberExit\x12\x1d\n" +
+	"\ttask_done\x18\x04 \x01(\x04H\x00R\btaskDone\x12!\n" +
+	"\vfile_edited\x18\x05 \x01(\tH\x00R\n" +
+	"fileEdited\x129\n" +
+	"\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\a\n" +
+	"\x05event\"\xb0\x01\n" +
 	"\vTaskSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
@@ -3885,7 +4080,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\vassigned_by\x18\x04 \x01(\v2\x13.teamwire.v1.SenderR\n" +
 	"assignedBy\x12\x1f\n" +
 	"\vwaiting_for\x18\x05 \x03(\x04R\n" +
-	"waitingFor\"\x96\x03\n" +
+	"waitingFor\"\xda\x03\n" +
 	"\x06Notice\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.NoticeKindR\x04kind\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -3900,7 +4095,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	" \x01(\rR\x05count\x125\n" +
 	"\bfirst_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\afirstAt\x12\x1c\n" +
 	"\timportant\x18\f \x01(\bR\timportant\x12/\n" +
-	"\bgathered\x18\r \x03(\v2\x13.teamwire.v1.NoticeR\bgathered\"\x85\x02\n" +
+	"\bgathered\x18\r \x03(\v2\x13.teamwire.v1.NoticeR\bgathered\x12B\n" +
+	"\fsubscription\x18\x0e \x01(\v2\x1e.teamwire.v1.EventSubscriptionR\fsubscription\"\x85\x02\n" +
 	"\n" +
 	"ExitReport\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
@@ -3920,7 +4116,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xf4\x10\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xfa\x10\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -3941,9 +4137,9 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\tautomatic\x18\r \x01(\bR\tautomatic\x12\x1f\n" +
 	"\vwants_reply\x18\x0e \x01(\bR\n" +
 	"wantsReply\x12\x1c\n" +
-	"\tinterrupt\x18\x0f \x01(\bR\tinterrupt\x12j\n" +
-	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB2\x92\xb5\x18.\n" +
-	"\amessage\x12\acontent\x1a\x18one member, or team-lead0\x01H\x00R\amessage\x12f\n" +
+	"\tinterrupt\x18\x0f \x01(\bR\tinterrupt\x12p\n" +
+	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB8\x92\xb5\x184\n" +
+	"\amessage\x12\acontent\x1a\x1eone member, team-lead, or @TAG0\x01H\x00R\amessage\x12f\n" +
 	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastB.\x92\xb5\x18*\n" +
 	"\tbroadcast\x12\acontent\x1a\x12every other member0\x01H\x00R\tbroadcast\x12\x96\x01\n" +
 	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestBK\x92\xb5\x18G\n" +
@@ -4076,8 +4272,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x1aRESTART_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RESTART_POLICY_NEVER\x10\x01\x12\x1d\n" +
 	"\x19RESTART_POLICY_ON_FAILURE\x10\x02\x12\x19\n" +
-	"\x15RESTART_POLICY_ALWAYS\x10\x03*\xcb\n" +
-	"\n" +
+	"\x15RESTART_POLICY_ALWAYS\x10\x03*\x8d\v\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12(\n" +
@@ -4108,7 +4303,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x16NOTICE_KIND_SAME_FILES\x10\x15\x1a\x1a\x92\xb5\x18\x16\b\x01\x12\x06member\x1a\n" +
 	"same files\x126\n" +
 	"\x17NOTICE_KIND_REVIEW_VOID\x10\x16\x1a\x19\x92\xb5\x18\x15\b\x01\x12\x04task\x1a\vreview void\x12*\n" +
-	"\x11NOTICE_KIND_MERGE\x10\x17\x1a\x13\x92\xb5\x18\x0f\b\x01\x12\x04task\x1a\x05merge*{\n" +
+	"\x11NOTICE_KIND_MERGE\x10\x17\x1a\x13\x92\xb5\x18\x0f\b\x01\x12\x04task\x1a\x05merge\x12@\n" +
+	"\x18NOTICE_KIND_SUBSCRIPTION\x10\x18\x1a\"\x92\xb5\x18\x1e\b\x01\x12\fsubscription\x1a\fsubscription*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
 	"\x19RUNNER_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RUNNER_ACTION_NONE\x10\x01\x12\x19\n" +
@@ -4178,7 +4374,7 @@ func file_teamwire_v1_message_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_teamwire_v1_message_proto_goTypes = []any{
 	(RestartPolicy)(0),            // 0: teamwire.v1.RestartPolicy
 	(NoticeKind)(0),               // 1: teamwire.v1.NoticeKind
@@ -4201,113 +4397,117 @@ var file_teamwire_v1_message_proto_goTypes = []any{
 	(*ReviewResponse)(nil),        // 18: teamwire.v1.ReviewResponse
 	(*SpawnOrder)(nil),            // 19: teamwire.v1.SpawnOrder
 	(*SpawnTerms)(nil),            // 20: teamwire.v1.SpawnTerms
-	(*TaskSummary)(nil),           // 21: teamwire.v1.TaskSummary
-	(*Notice)(nil),                // 22: teamwire.v1.Notice
-	(*ExitReport)(nil),            // 23: teamwire.v1.ExitReport
-	(*Attachment)(nil),            // 24: teamwire.v1.Attachment
-	(*Sender)(nil),                // 25: teamwire.v1.Sender
-	(*Message)(nil),               // 26: teamwire.v1.Message
-	(*SendRequest)(nil),           // 27: teamwire.v1.SendRequest
-	(*SendResponse)(nil),          // 28: teamwire.v1.SendResponse
-	(*StreamRequest)(nil),         // 29: teamwire.v1.StreamRequest
-	(*StreamResponse)(nil),        // 30: teamwire.v1.StreamResponse
-	(*SessionOpened)(nil),         // 31: teamwire.v1.SessionOpened
-	(*Delivery)(nil),              // 32: teamwire.v1.Delivery
-	(*Heartbeat)(nil),             // 33: teamwire.v1.Heartbeat
-	(*SessionClosing)(nil),        // 34: teamwire.v1.SessionClosing
-	(*AckRequest)(nil),            // 35: teamwire.v1.AckRequest
-	(*AckResponse)(nil),           // 36: teamwire.v1.AckResponse
-	(*GetMessageRequest)(nil),     // 37: teamwire.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),    // 38: teamwire.v1.GetMessageResponse
-	(*Receipt)(nil),               // 39: teamwire.v1.Receipt
-	(*ListInboxRequest)(nil),      // 40: teamwire.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 41: teamwire.v1.ListInboxResponse
-	nil,                           // 42: teamwire.v1.SpawnTerms.LabelsEntry
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
-	(*Budget)(nil),                // 44: teamwire.v1.Budget
-	(*Work)(nil),                  // 45: teamwire.v1.Work
-	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
-	(*RunnerQuery)(nil),           // 47: teamwire.v1.RunnerQuery
+	(*EventSubscription)(nil),     // 21: teamwire.v1.EventSubscription
+	(*TaskSummary)(nil),           // 22: teamwire.v1.TaskSummary
+	(*Notice)(nil),                // 23: teamwire.v1.Notice
+	(*ExitReport)(nil),            // 24: teamwire.v1.ExitReport
+	(*Attachment)(nil),            // 25: teamwire.v1.Attachment
+	(*Sender)(nil),                // 26: teamwire.v1.Sender
+	(*Message)(nil),               // 27: teamwire.v1.Message
+	(*SendRequest)(nil),           // 28: teamwire.v1.SendRequest
+	(*SendResponse)(nil),          // 29: teamwire.v1.SendResponse
+	(*StreamRequest)(nil),         // 30: teamwire.v1.StreamRequest
+	(*StreamResponse)(nil),        // 31: teamwire.v1.StreamResponse
+	(*SessionOpened)(nil),         // 32: teamwire.v1.SessionOpened
+	(*Delivery)(nil),              // 33: teamwire.v1.Delivery
+	(*Heartbeat)(nil),             // 34: teamwire.v1.Heartbeat
+	(*SessionClosing)(nil),        // 35: teamwire.v1.SessionClosing
+	(*AckRequest)(nil),            // 36: teamwire.v1.AckRequest
+	(*AckResponse)(nil),           // 37: teamwire.v1.AckResponse
+	(*GetMessageRequest)(nil),     // 38: teamwire.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),    // 39: teamwire.v1.GetMessageResponse
+	(*Receipt)(nil),               // 40: teamwire.v1.Receipt
+	(*ListInboxRequest)(nil),      // 41: teamwire.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 42: teamwire.v1.ListInboxResponse
+	nil,                           // 43: teamwire.v1.SpawnTerms.LabelsEntry
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*Budget)(nil),                // 45: teamwire.v1.Budget
+	(*Work)(nil),                  // 46: teamwire.v1.Work
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*RunnerQuery)(nil),           // 48: teamwire.v1.RunnerQuery
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
-	43, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
-	43, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	43, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
 	15, // 3: teamwire.v1.PermissionRequest.tool_use:type_name -> teamwire.v1.ToolUse
-	44, // 4: teamwire.v1.PermissionResponse.add_budget:type_name -> teamwire.v1.Budget
-	45, // 5: teamwire.v1.ReviewRequest.work:type_name -> teamwire.v1.Work
+	45, // 4: teamwire.v1.PermissionResponse.add_budget:type_name -> teamwire.v1.Budget
+	46, // 5: teamwire.v1.ReviewRequest.work:type_name -> teamwire.v1.Work
 	20, // 6: teamwire.v1.SpawnOrder.terms:type_name -> teamwire.v1.SpawnTerms
-	42, // 7: teamwire.v1.SpawnTerms.labels:type_name -> teamwire.v1.SpawnTerms.LabelsEntry
+	43, // 7: teamwire.v1.SpawnTerms.labels:type_name -> teamwire.v1.SpawnTerms.LabelsEntry
 	0,  // 8: teamwire.v1.SpawnTerms.restart:type_name -> teamwire.v1.RestartPolicy
-	25, // 9: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
-	1,  // 10: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
-	23, // 11: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
-	21, // 12: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	46, // 13: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
-	22, // 14: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
-	43, // 15: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
-	2,  // 16: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
-	3,  // 17: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	25, // 18: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	46, // 19: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	46, // 20: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	24, // 21: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	8,  // 22: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	9,  // 23: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	10, // 24: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	11, // 25: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	12, // 26: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	13, // 27: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 28: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
-	16, // 29: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
-	17, // 30: teamwire.v1.Message.review_request:type_name -> teamwire.v1.ReviewRequest
-	18, // 31: teamwire.v1.Message.review_response:type_name -> teamwire.v1.ReviewResponse
-	19, // 32: teamwire.v1.Message.spawn_order:type_name -> teamwire.v1.SpawnOrder
-	22, // 33: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	24, // 34: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	8,  // 35: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	9,  // 36: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	10, // 37: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	11, // 38: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	12, // 39: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	13, // 40: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 41: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
-	16, // 42: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
-	18, // 43: teamwire.v1.SendRequest.review_response:type_name -> teamwire.v1.ReviewResponse
-	46, // 44: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	4,  // 45: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	31, // 46: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	32, // 47: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	33, // 48: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	34, // 49: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	47, // 50: teamwire.v1.StreamResponse.query:type_name -> teamwire.v1.RunnerQuery
-	43, // 51: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	26, // 52: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	46, // 53: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	5,  // 54: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	26, // 55: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	39, // 56: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	6,  // 57: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	46, // 58: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	46, // 59: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	46, // 60: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	7,  // 61: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	32, // 62: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	27, // 63: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	29, // 64: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	35, // 65: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	37, // 66: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	40, // 67: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	28, // 68: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	30, // 69: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	36, // 70: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	38, // 71: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	41, // 72: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	68, // [68:73] is the sub-list for method output_type
-	63, // [63:68] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	47, // 9: teamwire.v1.EventSubscription.created_at:type_name -> google.protobuf.Timestamp
+	47, // 10: teamwire.v1.EventSubscription.expires_at:type_name -> google.protobuf.Timestamp
+	26, // 11: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
+	1,  // 12: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
+	24, // 13: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
+	22, // 14: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
+	47, // 15: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
+	23, // 16: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
+	21, // 17: teamwire.v1.Notice.subscription:type_name -> teamwire.v1.EventSubscription
+	44, // 18: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	2,  // 19: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
+	3,  // 20: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	26, // 21: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	47, // 22: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	47, // 23: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	25, // 24: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 25: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 26: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 27: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 28: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 29: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 30: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 31: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
+	16, // 32: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
+	17, // 33: teamwire.v1.Message.review_request:type_name -> teamwire.v1.ReviewRequest
+	18, // 34: teamwire.v1.Message.review_response:type_name -> teamwire.v1.ReviewResponse
+	19, // 35: teamwire.v1.Message.spawn_order:type_name -> teamwire.v1.SpawnOrder
+	23, // 36: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	25, // 37: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 38: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 39: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 40: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 41: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 42: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 43: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 44: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
+	16, // 45: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
+	18, // 46: teamwire.v1.SendRequest.review_response:type_name -> teamwire.v1.ReviewResponse
+	47, // 47: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	4,  // 48: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	32, // 49: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	33, // 50: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	34, // 51: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	35, // 52: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	48, // 53: teamwire.v1.StreamResponse.query:type_name -> teamwire.v1.RunnerQuery
+	44, // 54: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	27, // 55: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	47, // 56: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	5,  // 57: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	27, // 58: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	40, // 59: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	6,  // 60: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	47, // 61: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	47, // 62: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	47, // 63: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	7,  // 64: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	33, // 65: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	28, // 66: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	30, // 67: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	36, // 68: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	38, // 69: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	41, // 70: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	29, // 71: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	31, // 72: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	37, // 73: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	39, // 74: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	42, // 75: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	71, // [71:76] is the sub-list for method output_type
+	66, // [66:71] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -4323,8 +4523,14 @@ func file_teamwire_v1_message_proto_init() {
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[8].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[10].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[15].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[18].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[13].OneofWrappers = []any{
+		(*EventSubscription_MemberIdle)(nil),
+		(*EventSubscription_MemberExit)(nil),
+		(*EventSubscription_TaskDone)(nil),
+		(*EventSubscription_FileEdited)(nil),
+	}
+	file_teamwire_v1_message_proto_msgTypes[16].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[19].OneofWrappers = []any{
 		(*Message_Message)(nil),
 		(*Message_Broadcast)(nil),
 		(*Message_ShutdownRequest)(nil),
@@ -4338,7 +4544,7 @@ func file_teamwire_v1_message_proto_init() {
 		(*Message_SpawnOrder)(nil),
 		(*Message_Notice)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[19].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[20].OneofWrappers = []any{
 		(*SendRequest_Message)(nil),
 		(*SendRequest_Broadcast)(nil),
 		(*SendRequest_ShutdownRequest)(nil),
@@ -4349,7 +4555,7 @@ func file_teamwire_v1_message_proto_init() {
 		(*SendRequest_PermissionResponse)(nil),
 		(*SendRequest_ReviewResponse)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[22].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[23].OneofWrappers = []any{
 		(*StreamResponse_Opened)(nil),
 		(*StreamResponse_Delivery)(nil),
 		(*StreamResponse_Heartbeat)(nil),
@@ -4362,7 +4568,7 @@ func file_teamwire_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_message_proto_rawDesc), len(file_teamwire_v1_message_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

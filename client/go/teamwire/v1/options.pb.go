@@ -464,8 +464,8 @@ type NoticePolicy struct {
 	// If true, every notice of this kind is important. If false, a notice of this kind is important only if it reports an
 	// important event, such as a crash.
 	Important bool `protobuf:"varint,1,opt,name=important,proto3" json:"important,omitempty"`
-	// The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
-	// the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+	// The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id`, `task` or
+	// `subscription`. Empty: the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
 	About string `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
 	// Its name in texts for people, such as `member lost`.
 	Noun          string `protobuf:"bytes,3,opt,name=noun,proto3" json:"noun,omitempty"`

@@ -790,7 +790,9 @@ type Member struct {
 	// When a Heartbeat first gave `last_summary`. A Heartbeat that repeats the summary does not change it. Absent means none.
 	LastSummaryAt *timestamppb.Timestamp `protobuf:"bytes,28,opt,name=last_summary_at,json=lastSummaryAt,proto3" json:"last_summary_at,omitempty"`
 	// How much its programs may use. Absent if there is no budget. See total_usage for what was used of it.
-	Budget        *Budget `protobuf:"bytes,29,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,29,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Its tags, in alphabetical order. See SetTags.
+	Tags          []string `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1010,6 +1012,13 @@ func (x *Member) GetLastSummaryAt() *timestamppb.Timestamp {
 func (x *Member) GetBudget() *Budget {
 	if x != nil {
 		return x.Budget
+	}
+	return nil
+}
+
+func (x *Member) GetTags() []string {
+	if x != nil {
+		return x.Tags
 	}
 	return nil
 }
@@ -1560,7 +1569,9 @@ type InviteRequest struct {
 	// Optional. If true, members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
 	// Optional. If true, the token is for hosts (ROLE_HOST), not for teammates.
-	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
+	Host bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
+	// Optional. The tags that members get who join with it; see SetTags. Up to 16. Not for hosts.
+	Tags          []string `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1635,6 +1646,13 @@ func (x *InviteRequest) GetHost() bool {
 		return x.Host
 	}
 	return false
+}
+
+func (x *InviteRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
 }
 
 // The reply of TeamService.Invite.
@@ -2822,6 +2840,429 @@ func (x *SetLeadResponse) GetTeam() *Team {
 	return nil
 }
 
+// The request of TeamService.SetTags.
+type SetTagsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Required. The member: see DirectMessage.recipient.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// The tags that it gets, besides those that it has. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`, case-insensitive; neither
+	// `any` nor `all`. A member has up to 16.
+	Add []string `protobuf:"bytes,3,rep,name=add,proto3" json:"add,omitempty"`
+	// The tags that it loses. Those that it does not have are ignored.
+	Remove        []string `protobuf:"bytes,4,rep,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTagsRequest) Reset() {
+	*x = SetTagsRequest{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTagsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTagsRequest) ProtoMessage() {}
+
+func (x *SetTagsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTagsRequest.ProtoReflect.Descriptor instead.
+func (*SetTagsRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SetTagsRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *SetTagsRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *SetTagsRequest) GetAdd() []string {
+	if x != nil {
+		return x.Add
+	}
+	return nil
+}
+
+func (x *SetTagsRequest) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+// The reply of TeamService.SetTags.
+type SetTagsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The member after the change.
+	Member        *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTagsResponse) Reset() {
+	*x = SetTagsResponse{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTagsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTagsResponse) ProtoMessage() {}
+
+func (x *SetTagsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTagsResponse.ProtoReflect.Descriptor instead.
+func (*SetTagsResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SetTagsResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+// The request of TeamService.SubscribeToEvent.
+type SubscribeToEventRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Required. The event; see EventSubscription.event.
+	Subscription *EventSubscription `protobuf:"bytes,2,opt,name=subscription,proto3" json:"subscription,omitempty"`
+	// Optional. How long to wait for it, 1 s to 24 h. Absent means 24 h.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeToEventRequest) Reset() {
+	*x = SubscribeToEventRequest{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeToEventRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeToEventRequest) ProtoMessage() {}
+
+func (x *SubscribeToEventRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeToEventRequest.ProtoReflect.Descriptor instead.
+func (*SubscribeToEventRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SubscribeToEventRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *SubscribeToEventRequest) GetSubscription() *EventSubscription {
+	if x != nil {
+		return x.Subscription
+	}
+	return nil
+}
+
+func (x *SubscribeToEventRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+// The reply of TeamService.SubscribeToEvent.
+type SubscribeToEventResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The subscription.
+	Subscription *EventSubscription `protobuf:"bytes,1,opt,name=subscription,proto3" json:"subscription,omitempty"`
+	// If true, the event had happened already: the notice is sent, and the subscription has ended.
+	Happened      bool `protobuf:"varint,2,opt,name=happened,proto3" json:"happened,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeToEventResponse) Reset() {
+	*x = SubscribeToEventResponse{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeToEventResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeToEventResponse) ProtoMessage() {}
+
+func (x *SubscribeToEventResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeToEventResponse.ProtoReflect.Descriptor instead.
+func (*SubscribeToEventResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SubscribeToEventResponse) GetSubscription() *EventSubscription {
+	if x != nil {
+		return x.Subscription
+	}
+	return nil
+}
+
+func (x *SubscribeToEventResponse) GetHappened() bool {
+	if x != nil {
+		return x.Happened
+	}
+	return false
+}
+
+// The request of TeamService.ListEventSubscriptions.
+type ListEventSubscriptionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team          string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventSubscriptionsRequest) Reset() {
+	*x = ListEventSubscriptionsRequest{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventSubscriptionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventSubscriptionsRequest) ProtoMessage() {}
+
+func (x *ListEventSubscriptionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventSubscriptionsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventSubscriptionsRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListEventSubscriptionsRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+// The reply of TeamService.ListEventSubscriptions.
+type ListEventSubscriptionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The oldest first. Up to 32.
+	Subscriptions []*EventSubscription `protobuf:"bytes,1,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventSubscriptionsResponse) Reset() {
+	*x = ListEventSubscriptionsResponse{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventSubscriptionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventSubscriptionsResponse) ProtoMessage() {}
+
+func (x *ListEventSubscriptionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventSubscriptionsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventSubscriptionsResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListEventSubscriptionsResponse) GetSubscriptions() []*EventSubscription {
+	if x != nil {
+		return x.Subscriptions
+	}
+	return nil
+}
+
+// The request of TeamService.CancelEventSubscription.
+type CancelEventSubscriptionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Required. See EventSubscription.id.
+	SubscriptionId string `protobuf:"bytes,2,opt,name=subscription_id,json=subscriptionId,proto3" json:"subscription_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CancelEventSubscriptionRequest) Reset() {
+	*x = CancelEventSubscriptionRequest{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelEventSubscriptionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelEventSubscriptionRequest) ProtoMessage() {}
+
+func (x *CancelEventSubscriptionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelEventSubscriptionRequest.ProtoReflect.Descriptor instead.
+func (*CancelEventSubscriptionRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CancelEventSubscriptionRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *CancelEventSubscriptionRequest) GetSubscriptionId() string {
+	if x != nil {
+		return x.SubscriptionId
+	}
+	return ""
+}
+
+// The reply of TeamService.CancelEventSubscription.
+type CancelEventSubscriptionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelEventSubscriptionResponse) Reset() {
+	*x = CancelEventSubscriptionResponse{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelEventSubscriptionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelEventSubscriptionResponse) ProtoMessage() {}
+
+func (x *CancelEventSubscriptionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelEventSubscriptionResponse.ProtoReflect.Descriptor instead.
+func (*CancelEventSubscriptionResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{39}
+}
+
 // The request of TeamService.SetNoticeLevel.
 type SetNoticeLevelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2837,7 +3278,7 @@ type SetNoticeLevelRequest struct {
 
 func (x *SetNoticeLevelRequest) Reset() {
 	*x = SetNoticeLevelRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[32]
+	mi := &file_teamwire_v1_team_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +3290,7 @@ func (x *SetNoticeLevelRequest) String() string {
 func (*SetNoticeLevelRequest) ProtoMessage() {}
 
 func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[32]
+	mi := &file_teamwire_v1_team_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +3303,7 @@ func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelRequest.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{32}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetNoticeLevelRequest) GetTeam() string {
@@ -2897,7 +3338,7 @@ type SetNoticeLevelResponse struct {
 
 func (x *SetNoticeLevelResponse) Reset() {
 	*x = SetNoticeLevelResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[33]
+	mi := &file_teamwire_v1_team_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3350,7 @@ func (x *SetNoticeLevelResponse) String() string {
 func (*SetNoticeLevelResponse) ProtoMessage() {}
 
 func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[33]
+	mi := &file_teamwire_v1_team_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3363,7 @@ func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelResponse.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{33}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetNoticeLevelResponse) GetMember() *Member {
@@ -2954,7 +3395,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"task_bytes\x18\x03 \x01(\x04R\ttaskBytes\x12$\n" +
 	"\x0etask_bytes_max\x18\x04 \x01(\x04R\ftaskBytesMax\x12,\n" +
 	"\x12task_history_bytes\x18\x05 \x01(\x04R\x10taskHistoryBytes\x123\n" +
-	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\xc7\t\n" +
+	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\xdb\t\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2991,7 +3432,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\ffailed_turns\x18\x1a \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x12.\n" +
 	"\aprogram\x18\x1b \x01(\v2\x14.teamwire.v1.ProgramR\aprogram\x12B\n" +
 	"\x0flast_summary_at\x18\x1c \x01(\v2\x1a.google.protobuf.TimestampR\rlastSummaryAt\x12+\n" +
-	"\x06budget\x18\x1d \x01(\v2\x13.teamwire.v1.BudgetR\x06budget\"\x9d\x02\n" +
+	"\x06budget\x18\x1d \x01(\v2\x13.teamwire.v1.BudgetR\x06budget\x12\x12\n" +
+	"\x04tags\x18\x1e \x03(\tR\x04tags\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -3029,14 +3471,15 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"'\n" +
 	"\x11DeleteTeamRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\"\x14\n" +
-	"\x12DeleteTeamResponse\"\xc5\x01\n" +
+	"\x12DeleteTeamResponse\"\xd9\x01\n" +
 	"\rInviteRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x19\n" +
 	"\buses_max\x18\x03 \x01(\rR\ausesMax\x12+\n" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12,\n" +
 	"\x12plan_mode_required\x18\x05 \x01(\bR\x10planModeRequired\x12\x12\n" +
-	"\x04host\x18\x06 \x01(\bR\x04host\"\x95\x01\n" +
+	"\x04host\x18\x06 \x01(\bR\x04host\x12\x12\n" +
+	"\x04tags\x18\a \x03(\tR\x04tags\"\x95\x01\n" +
 	"\x0eInviteResponse\x12\"\n" +
 	"\n" +
 	"join_token\x18\x01 \x01(\tB\x03\x80\x01\x01R\tjoinToken\x129\n" +
@@ -3121,7 +3564,29 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\"8\n" +
 	"\x0fSetLeadResponse\x12%\n" +
-	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\"s\n" +
+	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\"f\n" +
+	"\x0eSetTagsRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x10\n" +
+	"\x03add\x18\x03 \x03(\tR\x03add\x12\x16\n" +
+	"\x06remove\x18\x04 \x03(\tR\x06remove\">\n" +
+	"\x0fSetTagsResponse\x12+\n" +
+	"\x06member\x18\x01 \x01(\v2\x13.teamwire.v1.MemberR\x06member\"\x9e\x01\n" +
+	"\x17SubscribeToEventRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12B\n" +
+	"\fsubscription\x18\x02 \x01(\v2\x1e.teamwire.v1.EventSubscriptionR\fsubscription\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"z\n" +
+	"\x18SubscribeToEventResponse\x12B\n" +
+	"\fsubscription\x18\x01 \x01(\v2\x1e.teamwire.v1.EventSubscriptionR\fsubscription\x12\x1a\n" +
+	"\bhappened\x18\x02 \x01(\bR\bhappened\"3\n" +
+	"\x1dListEventSubscriptionsRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\"f\n" +
+	"\x1eListEventSubscriptionsResponse\x12D\n" +
+	"\rsubscriptions\x18\x01 \x03(\v2\x1e.teamwire.v1.EventSubscriptionR\rsubscriptions\"]\n" +
+	"\x1eCancelEventSubscriptionRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
+	"\x0fsubscription_id\x18\x02 \x01(\tR\x0esubscriptionId\"!\n" +
+	"\x1fCancelEventSubscriptionResponse\"s\n" +
 	"\x15SetNoticeLevelRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12.\n" +
@@ -3188,7 +3653,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\xe0\x10\n" +
+	"\rACTIVITY_IDLE\x10\x022\xb8\x14\n" +
 	"\vTeamService\x12l\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
@@ -3233,7 +3698,15 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\"\x18\x8a\xb5\x18\x14\n" +
 	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x12h\n" +
 	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\r\x8a\xb5\x18\x06\n" +
-	"\x02\x01\x05\x10\x01\x90\x02\x02\x12d\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12a\n" +
+	"\aSetTags\x12\x1b.teamwire.v1.SetTagsRequest\x1a\x1c.teamwire.v1.SetTagsResponse\"\x1b\x8a\xb5\x18\x14\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x90\x02\x02\x12m\n" +
+	"\x10SubscribeToEvent\x12$.teamwire.v1.SubscribeToEventRequest\x1a%.teamwire.v1.SubscribeToEventResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01\x90\x02\x02\x12\x7f\n" +
+	"\x16ListEventSubscriptions\x12*.teamwire.v1.ListEventSubscriptionsRequest\x1a+.teamwire.v1.ListEventSubscriptionsResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01\x90\x02\x01\x12\x82\x01\n" +
+	"\x17CancelEventSubscription\x12+.teamwire.v1.CancelEventSubscriptionRequest\x1a,.teamwire.v1.CancelEventSubscriptionResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01\x90\x02\x02\x12d\n" +
 	"\tSetBudget\x12\x1d.teamwire.v1.SetBudgetRequest\x1a\x1e.teamwire.v1.SetBudgetResponse\"\x18\x8a\xb5\x18\x14\n" +
 	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06memberBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
@@ -3251,174 +3724,196 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_teamwire_v1_team_proto_goTypes = []any{
-	(Role)(0),                      // 0: teamwire.v1.Role
-	(MemberState)(0),               // 1: teamwire.v1.MemberState
-	(Liveness)(0),                  // 2: teamwire.v1.Liveness
-	(NoticeLevel)(0),               // 3: teamwire.v1.NoticeLevel
-	(Severity)(0),                  // 4: teamwire.v1.Severity
-	(FindingClass)(0),              // 5: teamwire.v1.FindingClass
-	(Activity)(0),                  // 6: teamwire.v1.Activity
-	(*Team)(nil),                   // 7: teamwire.v1.Team
-	(*TeamStorage)(nil),            // 8: teamwire.v1.TeamStorage
-	(*Member)(nil),                 // 9: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 10: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 11: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 12: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 13: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 14: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 15: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 16: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 17: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 18: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 19: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 20: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 21: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 22: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 23: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 24: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 25: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 26: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 27: teamwire.v1.ListMembersRequest
-	(*DiagnoseRequest)(nil),        // 28: teamwire.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),       // 29: teamwire.v1.DiagnoseResponse
-	(*Finding)(nil),                // 30: teamwire.v1.Finding
-	(*ListMembersResponse)(nil),    // 31: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 32: teamwire.v1.HeartbeatRequest
-	(*WorkFailure)(nil),            // 33: teamwire.v1.WorkFailure
-	(*HeartbeatResponse)(nil),      // 34: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 35: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 36: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 37: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 38: teamwire.v1.SetLeadResponse
-	(*SetNoticeLevelRequest)(nil),  // 39: teamwire.v1.SetNoticeLevelRequest
-	(*SetNoticeLevelResponse)(nil), // 40: teamwire.v1.SetNoticeLevelResponse
-	nil,                            // 41: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
-	(*BudgetUse)(nil),              // 43: teamwire.v1.BudgetUse
-	(*ExitReport)(nil),             // 44: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 45: google.protobuf.Duration
-	(*Usage)(nil),                  // 46: teamwire.v1.Usage
-	(*FailedTurns)(nil),            // 47: teamwire.v1.FailedTurns
-	(*Program)(nil),                // 48: teamwire.v1.Program
-	(*Budget)(nil),                 // 49: teamwire.v1.Budget
-	(*ReportActivityRequest)(nil),  // 50: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),    // 51: teamwire.v1.ListActivityRequest
-	(*GetLastTurnRequest)(nil),     // 52: teamwire.v1.GetLastTurnRequest
-	(*ReadTranscriptRequest)(nil),  // 53: teamwire.v1.ReadTranscriptRequest
-	(*ReadWorkRequest)(nil),        // 54: teamwire.v1.ReadWorkRequest
-	(*SendBaseRequest)(nil),        // 55: teamwire.v1.SendBaseRequest
-	(*AnswerQueryRequest)(nil),     // 56: teamwire.v1.AnswerQueryRequest
-	(*SetBudgetRequest)(nil),       // 57: teamwire.v1.SetBudgetRequest
-	(*ReportActivityResponse)(nil), // 58: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 59: teamwire.v1.ListActivityResponse
-	(*GetLastTurnResponse)(nil),    // 60: teamwire.v1.GetLastTurnResponse
-	(*ReadTranscriptResponse)(nil), // 61: teamwire.v1.ReadTranscriptResponse
-	(*ReadWorkResponse)(nil),       // 62: teamwire.v1.ReadWorkResponse
-	(*SendBaseResponse)(nil),       // 63: teamwire.v1.SendBaseResponse
-	(*AnswerQueryResponse)(nil),    // 64: teamwire.v1.AnswerQueryResponse
-	(*SetBudgetResponse)(nil),      // 65: teamwire.v1.SetBudgetResponse
+	(Role)(0),                               // 0: teamwire.v1.Role
+	(MemberState)(0),                        // 1: teamwire.v1.MemberState
+	(Liveness)(0),                           // 2: teamwire.v1.Liveness
+	(NoticeLevel)(0),                        // 3: teamwire.v1.NoticeLevel
+	(Severity)(0),                           // 4: teamwire.v1.Severity
+	(FindingClass)(0),                       // 5: teamwire.v1.FindingClass
+	(Activity)(0),                           // 6: teamwire.v1.Activity
+	(*Team)(nil),                            // 7: teamwire.v1.Team
+	(*TeamStorage)(nil),                     // 8: teamwire.v1.TeamStorage
+	(*Member)(nil),                          // 9: teamwire.v1.Member
+	(*MemberAttributes)(nil),                // 10: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),               // 11: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),              // 12: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),                  // 13: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),                 // 14: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),                // 15: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),               // 16: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),               // 17: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),              // 18: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),                   // 19: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),                  // 20: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),           // 21: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil),          // 22: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),                     // 23: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),                    // 24: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),                    // 25: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),                   // 26: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),              // 27: teamwire.v1.ListMembersRequest
+	(*DiagnoseRequest)(nil),                 // 28: teamwire.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),                // 29: teamwire.v1.DiagnoseResponse
+	(*Finding)(nil),                         // 30: teamwire.v1.Finding
+	(*ListMembersResponse)(nil),             // 31: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),                // 32: teamwire.v1.HeartbeatRequest
+	(*WorkFailure)(nil),                     // 33: teamwire.v1.WorkFailure
+	(*HeartbeatResponse)(nil),               // 34: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),                // 35: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),               // 36: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),                  // 37: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),                 // 38: teamwire.v1.SetLeadResponse
+	(*SetTagsRequest)(nil),                  // 39: teamwire.v1.SetTagsRequest
+	(*SetTagsResponse)(nil),                 // 40: teamwire.v1.SetTagsResponse
+	(*SubscribeToEventRequest)(nil),         // 41: teamwire.v1.SubscribeToEventRequest
+	(*SubscribeToEventResponse)(nil),        // 42: teamwire.v1.SubscribeToEventResponse
+	(*ListEventSubscriptionsRequest)(nil),   // 43: teamwire.v1.ListEventSubscriptionsRequest
+	(*ListEventSubscriptionsResponse)(nil),  // 44: teamwire.v1.ListEventSubscriptionsResponse
+	(*CancelEventSubscriptionRequest)(nil),  // 45: teamwire.v1.CancelEventSubscriptionRequest
+	(*CancelEventSubscriptionResponse)(nil), // 46: teamwire.v1.CancelEventSubscriptionResponse
+	(*SetNoticeLevelRequest)(nil),           // 47: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil),          // 48: teamwire.v1.SetNoticeLevelResponse
+	nil,                                     // 49: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),           // 50: google.protobuf.Timestamp
+	(*BudgetUse)(nil),                       // 51: teamwire.v1.BudgetUse
+	(*ExitReport)(nil),                      // 52: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),             // 53: google.protobuf.Duration
+	(*Usage)(nil),                           // 54: teamwire.v1.Usage
+	(*FailedTurns)(nil),                     // 55: teamwire.v1.FailedTurns
+	(*Program)(nil),                         // 56: teamwire.v1.Program
+	(*Budget)(nil),                          // 57: teamwire.v1.Budget
+	(*EventSubscription)(nil),               // 58: teamwire.v1.EventSubscription
+	(*ReportActivityRequest)(nil),           // 59: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),             // 60: teamwire.v1.ListActivityRequest
+	(*GetLastTurnRequest)(nil),              // 61: teamwire.v1.GetLastTurnRequest
+	(*ReadTranscriptRequest)(nil),           // 62: teamwire.v1.ReadTranscriptRequest
+	(*ReadWorkRequest)(nil),                 // 63: teamwire.v1.ReadWorkRequest
+	(*SendBaseRequest)(nil),                 // 64: teamwire.v1.SendBaseRequest
+	(*AnswerQueryRequest)(nil),              // 65: teamwire.v1.AnswerQueryRequest
+	(*SetBudgetRequest)(nil),                // 66: teamwire.v1.SetBudgetRequest
+	(*ReportActivityResponse)(nil),          // 67: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),            // 68: teamwire.v1.ListActivityResponse
+	(*GetLastTurnResponse)(nil),             // 69: teamwire.v1.GetLastTurnResponse
+	(*ReadTranscriptResponse)(nil),          // 70: teamwire.v1.ReadTranscriptResponse
+	(*ReadWorkResponse)(nil),                // 71: teamwire.v1.ReadWorkResponse
+	(*SendBaseResponse)(nil),                // 72: teamwire.v1.SendBaseResponse
+	(*AnswerQueryResponse)(nil),             // 73: teamwire.v1.AnswerQueryResponse
+	(*SetBudgetResponse)(nil),               // 74: teamwire.v1.SetBudgetResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	42, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	50, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
 	8,  // 1: teamwire.v1.Team.storage:type_name -> teamwire.v1.TeamStorage
-	43, // 2: teamwire.v1.Team.budget:type_name -> teamwire.v1.BudgetUse
+	51, // 2: teamwire.v1.Team.budget:type_name -> teamwire.v1.BudgetUse
 	0,  // 3: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
 	1,  // 4: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	42, // 5: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	42, // 6: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	50, // 5: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	50, // 6: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
 	10, // 7: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	44, // 8: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	45, // 9: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	52, // 8: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	53, // 9: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
 	2,  // 10: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
 	3,  // 11: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
-	46, // 12: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
-	46, // 13: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
-	47, // 14: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
-	48, // 15: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
-	42, // 16: teamwire.v1.Member.last_summary_at:type_name -> google.protobuf.Timestamp
-	49, // 17: teamwire.v1.Member.budget:type_name -> teamwire.v1.Budget
-	41, // 18: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	54, // 12: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
+	54, // 13: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
+	55, // 14: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
+	56, // 15: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
+	50, // 16: teamwire.v1.Member.last_summary_at:type_name -> google.protobuf.Timestamp
+	57, // 17: teamwire.v1.Member.budget:type_name -> teamwire.v1.Budget
+	49, // 18: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
 	10, // 19: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
 	2,  // 20: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
 	7,  // 21: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
 	9,  // 22: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
 	7,  // 23: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
 	7,  // 24: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	45, // 25: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 26: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	45, // 27: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	42, // 28: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	53, // 25: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	50, // 26: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	53, // 27: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	50, // 28: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
 	10, // 29: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
 	2,  // 30: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	44, // 31: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	52, // 31: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
 	7,  // 32: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
 	9,  // 33: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	44, // 34: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	45, // 35: teamwire.v1.DiagnoseRequest.patience:type_name -> google.protobuf.Duration
+	52, // 34: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	53, // 35: teamwire.v1.DiagnoseRequest.patience:type_name -> google.protobuf.Duration
 	30, // 36: teamwire.v1.DiagnoseResponse.findings:type_name -> teamwire.v1.Finding
 	5,  // 37: teamwire.v1.Finding.class:type_name -> teamwire.v1.FindingClass
 	4,  // 38: teamwire.v1.Finding.severity:type_name -> teamwire.v1.Severity
 	9,  // 39: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
 	6,  // 40: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
 	33, // 41: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	44, // 42: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	45, // 43: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	52, // 42: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	53, // 43: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
 	1,  // 44: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
 	9,  // 45: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
 	7,  // 46: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 47: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	9,  // 48: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	11, // 49: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	13, // 50: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	15, // 51: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	17, // 52: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	19, // 53: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	21, // 54: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	23, // 55: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	25, // 56: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	27, // 57: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	28, // 58: teamwire.v1.TeamService.Diagnose:input_type -> teamwire.v1.DiagnoseRequest
-	32, // 59: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	50, // 60: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
-	51, // 61: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	52, // 62: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
-	53, // 63: teamwire.v1.TeamService.ReadTranscript:input_type -> teamwire.v1.ReadTranscriptRequest
-	54, // 64: teamwire.v1.TeamService.ReadWork:input_type -> teamwire.v1.ReadWorkRequest
-	55, // 65: teamwire.v1.TeamService.SendBase:input_type -> teamwire.v1.SendBaseRequest
-	56, // 66: teamwire.v1.TeamService.AnswerQuery:input_type -> teamwire.v1.AnswerQueryRequest
-	35, // 67: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	37, // 68: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	39, // 69: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	57, // 70: teamwire.v1.TeamService.SetBudget:input_type -> teamwire.v1.SetBudgetRequest
-	12, // 71: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	14, // 72: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	16, // 73: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	18, // 74: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	20, // 75: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	22, // 76: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	24, // 77: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	26, // 78: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	31, // 79: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 80: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
-	34, // 81: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	58, // 82: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	59, // 83: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	60, // 84: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
-	61, // 85: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
-	62, // 86: teamwire.v1.TeamService.ReadWork:output_type -> teamwire.v1.ReadWorkResponse
-	63, // 87: teamwire.v1.TeamService.SendBase:output_type -> teamwire.v1.SendBaseResponse
-	64, // 88: teamwire.v1.TeamService.AnswerQuery:output_type -> teamwire.v1.AnswerQueryResponse
-	36, // 89: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	38, // 90: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // 91: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	65, // 92: teamwire.v1.TeamService.SetBudget:output_type -> teamwire.v1.SetBudgetResponse
-	71, // [71:93] is the sub-list for method output_type
-	49, // [49:71] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	9,  // 47: teamwire.v1.SetTagsResponse.member:type_name -> teamwire.v1.Member
+	58, // 48: teamwire.v1.SubscribeToEventRequest.subscription:type_name -> teamwire.v1.EventSubscription
+	53, // 49: teamwire.v1.SubscribeToEventRequest.ttl:type_name -> google.protobuf.Duration
+	58, // 50: teamwire.v1.SubscribeToEventResponse.subscription:type_name -> teamwire.v1.EventSubscription
+	58, // 51: teamwire.v1.ListEventSubscriptionsResponse.subscriptions:type_name -> teamwire.v1.EventSubscription
+	3,  // 52: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	9,  // 53: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	11, // 54: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	13, // 55: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	15, // 56: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	17, // 57: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	19, // 58: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	21, // 59: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	23, // 60: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	25, // 61: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	27, // 62: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	28, // 63: teamwire.v1.TeamService.Diagnose:input_type -> teamwire.v1.DiagnoseRequest
+	32, // 64: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	59, // 65: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	60, // 66: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	61, // 67: teamwire.v1.TeamService.GetLastTurn:input_type -> teamwire.v1.GetLastTurnRequest
+	62, // 68: teamwire.v1.TeamService.ReadTranscript:input_type -> teamwire.v1.ReadTranscriptRequest
+	63, // 69: teamwire.v1.TeamService.ReadWork:input_type -> teamwire.v1.ReadWorkRequest
+	64, // 70: teamwire.v1.TeamService.SendBase:input_type -> teamwire.v1.SendBaseRequest
+	65, // 71: teamwire.v1.TeamService.AnswerQuery:input_type -> teamwire.v1.AnswerQueryRequest
+	35, // 72: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 73: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	47, // 74: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	39, // 75: teamwire.v1.TeamService.SetTags:input_type -> teamwire.v1.SetTagsRequest
+	41, // 76: teamwire.v1.TeamService.SubscribeToEvent:input_type -> teamwire.v1.SubscribeToEventRequest
+	43, // 77: teamwire.v1.TeamService.ListEventSubscriptions:input_type -> teamwire.v1.ListEventSubscriptionsRequest
+	45, // 78: teamwire.v1.TeamService.CancelEventSubscription:input_type -> teamwire.v1.CancelEventSubscriptionRequest
+	66, // 79: teamwire.v1.TeamService.SetBudget:input_type -> teamwire.v1.SetBudgetRequest
+	12, // 80: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 81: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 82: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 83: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 84: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 85: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 86: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 87: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 88: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 89: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 90: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	67, // 91: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	68, // 92: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	69, // 93: teamwire.v1.TeamService.GetLastTurn:output_type -> teamwire.v1.GetLastTurnResponse
+	70, // 94: teamwire.v1.TeamService.ReadTranscript:output_type -> teamwire.v1.ReadTranscriptResponse
+	71, // 95: teamwire.v1.TeamService.ReadWork:output_type -> teamwire.v1.ReadWorkResponse
+	72, // 96: teamwire.v1.TeamService.SendBase:output_type -> teamwire.v1.SendBaseResponse
+	73, // 97: teamwire.v1.TeamService.AnswerQuery:output_type -> teamwire.v1.AnswerQueryResponse
+	36, // 98: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 99: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	48, // 100: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	40, // 101: teamwire.v1.TeamService.SetTags:output_type -> teamwire.v1.SetTagsResponse
+	42, // 102: teamwire.v1.TeamService.SubscribeToEvent:output_type -> teamwire.v1.SubscribeToEventResponse
+	44, // 103: teamwire.v1.TeamService.ListEventSubscriptions:output_type -> teamwire.v1.ListEventSubscriptionsResponse
+	46, // 104: teamwire.v1.TeamService.CancelEventSubscription:output_type -> teamwire.v1.CancelEventSubscriptionResponse
+	74, // 105: teamwire.v1.TeamService.SetBudget:output_type -> teamwire.v1.SetBudgetResponse
+	80, // [80:106] is the sub-list for method output_type
+	54, // [54:80] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -3438,7 +3933,7 @@ func file_teamwire_v1_team_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   35,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,28 +21,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TeamService_CreateTeam_FullMethodName     = "/teamwire.v1.TeamService/CreateTeam"
-	TeamService_GetTeam_FullMethodName        = "/teamwire.v1.TeamService/GetTeam"
-	TeamService_ListTeams_FullMethodName      = "/teamwire.v1.TeamService/ListTeams"
-	TeamService_DeleteTeam_FullMethodName     = "/teamwire.v1.TeamService/DeleteTeam"
-	TeamService_Invite_FullMethodName         = "/teamwire.v1.TeamService/Invite"
-	TeamService_CreateObserver_FullMethodName = "/teamwire.v1.TeamService/CreateObserver"
-	TeamService_Join_FullMethodName           = "/teamwire.v1.TeamService/Join"
-	TeamService_Leave_FullMethodName          = "/teamwire.v1.TeamService/Leave"
-	TeamService_ListMembers_FullMethodName    = "/teamwire.v1.TeamService/ListMembers"
-	TeamService_Diagnose_FullMethodName       = "/teamwire.v1.TeamService/Diagnose"
-	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
-	TeamService_ReportActivity_FullMethodName = "/teamwire.v1.TeamService/ReportActivity"
-	TeamService_ListActivity_FullMethodName   = "/teamwire.v1.TeamService/ListActivity"
-	TeamService_GetLastTurn_FullMethodName    = "/teamwire.v1.TeamService/GetLastTurn"
-	TeamService_ReadTranscript_FullMethodName = "/teamwire.v1.TeamService/ReadTranscript"
-	TeamService_ReadWork_FullMethodName       = "/teamwire.v1.TeamService/ReadWork"
-	TeamService_SendBase_FullMethodName       = "/teamwire.v1.TeamService/SendBase"
-	TeamService_AnswerQuery_FullMethodName    = "/teamwire.v1.TeamService/AnswerQuery"
-	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
-	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
-	TeamService_SetNoticeLevel_FullMethodName = "/teamwire.v1.TeamService/SetNoticeLevel"
-	TeamService_SetBudget_FullMethodName      = "/teamwire.v1.TeamService/SetBudget"
+	TeamService_CreateTeam_FullMethodName              = "/teamwire.v1.TeamService/CreateTeam"
+	TeamService_GetTeam_FullMethodName                 = "/teamwire.v1.TeamService/GetTeam"
+	TeamService_ListTeams_FullMethodName               = "/teamwire.v1.TeamService/ListTeams"
+	TeamService_DeleteTeam_FullMethodName              = "/teamwire.v1.TeamService/DeleteTeam"
+	TeamService_Invite_FullMethodName                  = "/teamwire.v1.TeamService/Invite"
+	TeamService_CreateObserver_FullMethodName          = "/teamwire.v1.TeamService/CreateObserver"
+	TeamService_Join_FullMethodName                    = "/teamwire.v1.TeamService/Join"
+	TeamService_Leave_FullMethodName                   = "/teamwire.v1.TeamService/Leave"
+	TeamService_ListMembers_FullMethodName             = "/teamwire.v1.TeamService/ListMembers"
+	TeamService_Diagnose_FullMethodName                = "/teamwire.v1.TeamService/Diagnose"
+	TeamService_Heartbeat_FullMethodName               = "/teamwire.v1.TeamService/Heartbeat"
+	TeamService_ReportActivity_FullMethodName          = "/teamwire.v1.TeamService/ReportActivity"
+	TeamService_ListActivity_FullMethodName            = "/teamwire.v1.TeamService/ListActivity"
+	TeamService_GetLastTurn_FullMethodName             = "/teamwire.v1.TeamService/GetLastTurn"
+	TeamService_ReadTranscript_FullMethodName          = "/teamwire.v1.TeamService/ReadTranscript"
+	TeamService_ReadWork_FullMethodName                = "/teamwire.v1.TeamService/ReadWork"
+	TeamService_SendBase_FullMethodName                = "/teamwire.v1.TeamService/SendBase"
+	TeamService_AnswerQuery_FullMethodName             = "/teamwire.v1.TeamService/AnswerQuery"
+	TeamService_ForceStop_FullMethodName               = "/teamwire.v1.TeamService/ForceStop"
+	TeamService_SetLead_FullMethodName                 = "/teamwire.v1.TeamService/SetLead"
+	TeamService_SetNoticeLevel_FullMethodName          = "/teamwire.v1.TeamService/SetNoticeLevel"
+	TeamService_SetTags_FullMethodName                 = "/teamwire.v1.TeamService/SetTags"
+	TeamService_SubscribeToEvent_FullMethodName        = "/teamwire.v1.TeamService/SubscribeToEvent"
+	TeamService_ListEventSubscriptions_FullMethodName  = "/teamwire.v1.TeamService/ListEventSubscriptions"
+	TeamService_CancelEventSubscription_FullMethodName = "/teamwire.v1.TeamService/CancelEventSubscription"
+	TeamService_SetBudget_FullMethodName               = "/teamwire.v1.TeamService/SetBudget"
 )
 
 // TeamServiceClient is the client API for TeamService service.
@@ -192,6 +196,29 @@ type TeamServiceClient interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
 	// AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
 	SetNoticeLevel(ctx context.Context, in *SetNoticeLevelRequest, opts ...grpc.CallOption) (*SetNoticeLevelResponse, error)
+	// Adds tags to a member, and removes some. A message to `@TAG` goes to the members that have the tag when it is sent; see
+	// DirectMessage.recipient. Only the lead and the operator may set tags: members never set their own. Tags belong to the member's
+	// name, and outlive its lives. A new member gets the tags of its join token and, if a host starts it, of its profile. If a name
+	// passes to a new bearer by a join token that is not for this name, the former tags are gone. Repeating the call changes nothing.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD (over 16 tags, or
+	// nothing to change), INVALID_NAME, MISSING_RECIPIENT, TEAM_MISMATCH.
+	SetTags(ctx context.Context, in *SetTagsRequest, opts ...grpc.CallOption) (*SetTagsResponse, error)
+	// Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
+	// once. A call about the same event renews the subscription.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
+	// INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
+	// up to 32 subscriptions, up to 100 members subscribe to one event, and up to 256 subscriptions of a team are to files).
+	SubscribeToEvent(ctx context.Context, in *SubscribeToEventRequest, opts ...grpc.CallOption) (*SubscribeToEventResponse, error)
+	// Lists the caller's subscriptions to events that have neither ended nor expired.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox).
+	ListEventSubscriptions(ctx context.Context, in *ListEventSubscriptionsRequest, opts ...grpc.CallOption) (*ListEventSubscriptionsResponse, error)
+	// Cancels one of the caller's subscriptions to events. It then causes no notice. Cancelling one that has ended changes nothing.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). INVALID_ARGUMENT: INVALID_FIELD.
+	CancelEventSubscription(ctx context.Context, in *CancelEventSubscriptionRequest, opts ...grpc.CallOption) (*CancelEventSubscriptionResponse, error)
 	// Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
 	// coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
 	// the lead with a permission request for the tool `budget`; the lead's approval raises the budget.
@@ -419,6 +446,46 @@ func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLev
 	return out, nil
 }
 
+func (c *teamServiceClient) SetTags(ctx context.Context, in *SetTagsRequest, opts ...grpc.CallOption) (*SetTagsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetTagsResponse)
+	err := c.cc.Invoke(ctx, TeamService_SetTags_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) SubscribeToEvent(ctx context.Context, in *SubscribeToEventRequest, opts ...grpc.CallOption) (*SubscribeToEventResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SubscribeToEventResponse)
+	err := c.cc.Invoke(ctx, TeamService_SubscribeToEvent_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) ListEventSubscriptions(ctx context.Context, in *ListEventSubscriptionsRequest, opts ...grpc.CallOption) (*ListEventSubscriptionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEventSubscriptionsResponse)
+	err := c.cc.Invoke(ctx, TeamService_ListEventSubscriptions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) CancelEventSubscription(ctx context.Context, in *CancelEventSubscriptionRequest, opts ...grpc.CallOption) (*CancelEventSubscriptionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelEventSubscriptionResponse)
+	err := c.cc.Invoke(ctx, TeamService_CancelEventSubscription_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *teamServiceClient) SetBudget(ctx context.Context, in *SetBudgetRequest, opts ...grpc.CallOption) (*SetBudgetResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetBudgetResponse)
@@ -576,6 +643,29 @@ type TeamServiceServer interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
 	// AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
 	SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error)
+	// Adds tags to a member, and removes some. A message to `@TAG` goes to the members that have the tag when it is sent; see
+	// DirectMessage.recipient. Only the lead and the operator may set tags: members never set their own. Tags belong to the member's
+	// name, and outlive its lives. A new member gets the tags of its join token and, if a host starts it, of its profile. If a name
+	// passes to a new bearer by a join token that is not for this name, the former tags are gone. Repeating the call changes nothing.
+	//
+	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD (over 16 tags, or
+	// nothing to change), INVALID_NAME, MISSING_RECIPIENT, TEAM_MISMATCH.
+	SetTags(context.Context, *SetTagsRequest) (*SetTagsResponse, error)
+	// Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
+	// once. A call about the same event renews the subscription.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
+	// INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
+	// up to 32 subscriptions, up to 100 members subscribe to one event, and up to 256 subscriptions of a team are to files).
+	SubscribeToEvent(context.Context, *SubscribeToEventRequest) (*SubscribeToEventResponse, error)
+	// Lists the caller's subscriptions to events that have neither ended nor expired.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox).
+	ListEventSubscriptions(context.Context, *ListEventSubscriptionsRequest) (*ListEventSubscriptionsResponse, error)
+	// Cancels one of the caller's subscriptions to events. It then causes no notice. Cancelling one that has ended changes nothing.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). INVALID_ARGUMENT: INVALID_FIELD.
+	CancelEventSubscription(context.Context, *CancelEventSubscriptionRequest) (*CancelEventSubscriptionResponse, error)
 	// Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
 	// coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
 	// the lead with a permission request for the tool `budget`; the lead's approval raises the budget.
@@ -655,6 +745,18 @@ func (UnimplementedTeamServiceServer) SetLead(context.Context, *SetLeadRequest) 
 }
 func (UnimplementedTeamServiceServer) SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetNoticeLevel not implemented")
+}
+func (UnimplementedTeamServiceServer) SetTags(context.Context, *SetTagsRequest) (*SetTagsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetTags not implemented")
+}
+func (UnimplementedTeamServiceServer) SubscribeToEvent(context.Context, *SubscribeToEventRequest) (*SubscribeToEventResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SubscribeToEvent not implemented")
+}
+func (UnimplementedTeamServiceServer) ListEventSubscriptions(context.Context, *ListEventSubscriptionsRequest) (*ListEventSubscriptionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEventSubscriptions not implemented")
+}
+func (UnimplementedTeamServiceServer) CancelEventSubscription(context.Context, *CancelEventSubscriptionRequest) (*CancelEventSubscriptionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelEventSubscription not implemented")
 }
 func (UnimplementedTeamServiceServer) SetBudget(context.Context, *SetBudgetRequest) (*SetBudgetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetBudget not implemented")
@@ -1058,6 +1160,78 @@ func _TeamService_SetNoticeLevel_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_SetTags_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetTagsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).SetTags(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_SetTags_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).SetTags(ctx, req.(*SetTagsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_SubscribeToEvent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SubscribeToEventRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).SubscribeToEvent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_SubscribeToEvent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).SubscribeToEvent(ctx, req.(*SubscribeToEventRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_ListEventSubscriptions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEventSubscriptionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).ListEventSubscriptions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_ListEventSubscriptions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).ListEventSubscriptions(ctx, req.(*ListEventSubscriptionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_CancelEventSubscription_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelEventSubscriptionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).CancelEventSubscription(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_CancelEventSubscription_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).CancelEventSubscription(ctx, req.(*CancelEventSubscriptionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_SetBudget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetBudgetRequest)
 	if err := dec(in); err != nil {
@@ -1166,6 +1340,22 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetNoticeLevel",
 			Handler:    _TeamService_SetNoticeLevel_Handler,
+		},
+		{
+			MethodName: "SetTags",
+			Handler:    _TeamService_SetTags_Handler,
+		},
+		{
+			MethodName: "SubscribeToEvent",
+			Handler:    _TeamService_SubscribeToEvent_Handler,
+		},
+		{
+			MethodName: "ListEventSubscriptions",
+			Handler:    _TeamService_ListEventSubscriptions_Handler,
+		},
+		{
+			MethodName: "CancelEventSubscription",
+			Handler:    _TeamService_CancelEventSubscription_Handler,
 		},
 		{
 			MethodName: "SetBudget",

@@ -53,6 +53,7 @@ READ = {
     "ListAuditChains",
     "ListAuditEntries",
     "ListCredentials",
+    "ListEventSubscriptions",
     "ListHistory",
     "ListHosts",
     "ListInbox",

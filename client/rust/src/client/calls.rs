@@ -230,6 +230,14 @@ calls! {
     teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
     /// Sets which notices of the coordinator a member gets.
     teams.set_notice_level = SetNoticeLevel(SetNoticeLevelRequest.team) -> SetNoticeLevelResponse;
+    /// Adds tags to a member, and removes some.
+    teams.set_tags = SetTags(SetTagsRequest.team) -> SetTagsResponse;
+    /// Asks for one notice to the caller when something happens.
+    teams.subscribe_to_event = SubscribeToEvent(SubscribeToEventRequest.team) -> SubscribeToEventResponse;
+    /// Lists the caller's subscriptions to events.
+    teams.list_event_subscriptions = ListEventSubscriptions(ListEventSubscriptionsRequest.team) -> ListEventSubscriptionsResponse;
+    /// Cancels one of the caller's subscriptions to events.
+    teams.cancel_event_subscription = CancelEventSubscription(CancelEventSubscriptionRequest.team) -> CancelEventSubscriptionResponse;
     /// Returns a request for a shutdown, a plan approval or a permission.
     requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse;
     /// Lists requests, newest first.

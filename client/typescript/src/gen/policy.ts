@@ -55,6 +55,7 @@ export const READ: ReadonlySet<string> = new Set([
   "ListAuditChains",
   "ListAuditEntries",
   "ListCredentials",
+  "ListEventSubscriptions",
   "ListHistory",
   "ListHosts",
   "ListInbox",

@@ -10,6 +10,7 @@ use crate::domain::{
     life::check_labels,
     query::{MemberFacts, show_member},
     records::{HostRecord, MemberRecord, ProfileRecord, TeamRecord},
+    tags,
     text::check_line,
     time::duration,
     tx::{RuleError, Tx},
@@ -68,7 +69,8 @@ fn checked(tx: &Tx<'_>, offer: v1::HostOffer) -> Result<HostRecord, Refusal> {
         let deadline = profile.start_deadline.as_ref();
         let start_deadline_ms =
             deadline.map(|given| start_deadline(given, "offer.profiles.start_deadline")).transpose()?;
-        profiles.push(ProfileRecord { name, description: profile.description.clone(), start_deadline_ms });
+        let tags = tags::checked(&profile.tags, "offer.profiles.tags")?;
+        profiles.push(ProfileRecord { name, description: profile.description.clone(), start_deadline_ms, tags });
     }
     Ok(HostRecord { labels: offer.labels, profiles, slots: offer.slots, platform: offer.platform })
 }
@@ -95,6 +97,7 @@ fn show_offer(offer: &HostRecord) -> v1::HostOffer {
         name: profile.name.to_string(),
         description: profile.description.clone(),
         start_deadline: profile.start_deadline_ms.map(duration),
+        tags: profile.tags.iter().map(Name::to_string).collect(),
     };
     v1::HostOffer {
         labels: offer.labels.clone(),

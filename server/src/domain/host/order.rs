@@ -1,5 +1,7 @@
 //! How a host answers its orders.
 
+use std::collections::BTreeSet;
+
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -57,6 +59,7 @@ pub fn take(
         expires_ms: order.expires_at.as_ref().map_or(0, milliseconds),
         plan_mode_required,
         is_for_host: false,
+        tags: BTreeSet::new(),
         order: RequestId::known(&order.id),
         created_ms: tx.ctx.now_ms,
         created_by: Actor::Member(host.clone()),

@@ -154,6 +154,8 @@ fn none_fits(all: &[Candidate], asked: &[&Candidate], profile: &Name, terms: &v1
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use crate::domain::records::ProfileRecord;
 
     use super::*;
@@ -163,7 +165,12 @@ mod tests {
     }
 
     fn host(called: &str, slots: u32, slots_used: u32, labels: &[(&str, &str)]) -> Candidate {
-        let profile = ProfileRecord { name: name("claude"), description: String::new(), start_deadline_ms: None };
+        let profile = ProfileRecord {
+            name: name("claude"),
+            description: String::new(),
+            start_deadline_ms: None,
+            tags: BTreeSet::new(),
+        };
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let offer = Some(HostRecord { labels, profiles: vec![profile], slots, platform: String::new() });
         Candidate { name: name(called), offer, slots_used, is_live: true, has_exited: false }

@@ -23,7 +23,7 @@ use crate::{
         query::show_new_member,
         records::{Attributes, Life, MemberRecord, PresenceRecord, ProfileRecord, SessionEnd, TeamRecord},
         request::{self, spawn::NewOrder},
-        session,
+        session, tags,
         text::check_size,
         time::ms,
         topics::Topic,
@@ -56,14 +56,21 @@ pub fn spawn(
     let name = Name::parse_member(&request.name, "name")?;
     let profile = Name::parse(&request.profile, "profile")?;
     let terms = terms(request)?;
+    let tags = tags::checked(&request.tags, "tags")?;
     check_size(&request.prompt, "prompt", &tx.ctx.limits)?;
     let mut team = TeamRecord::clone(&team);
     check_free(tx, &team, &name, leases)?;
     let candidates = read_candidates(tx, &team, leases)?;
     let chosen = place(&candidates, &profile, &terms)?;
-    let deadline_ms = deadline(tx, request, chosen.offer.as_ref().and_then(|offer| offer.profile(&profile)))?;
+    let profile = chosen.offer.as_ref().and_then(|offer| offer.profile(&profile));
+    let deadline_ms = deadline(tx, request, profile)?;
 
     let member = reserve(tx, &mut team, &name, request.plan_mode_required)?;
+    if let Some(member) = team.member_mut(&name) {
+        for tags in profile.map(|profile| &profile.tags).into_iter().chain([&tags]) {
+            tags::add(member, tags)?;
+        }
+    }
     let prompt_id = post_prompt(tx, &team, &requester, &name, &request.prompt)?;
     let order = NewOrder {
         requester: &requester,

@@ -13,8 +13,8 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal, invalid},
     notices,
     query::show_new_member,
-    records::{EndCause, Exit, Life, SessionEnd, TeamRecord},
-    request, session,
+    records::{EndCause, Event as Awaited, Exit, Life, SessionEnd, TeamRecord},
+    request, session, subscriptions,
     task::give_back,
     text::check_line,
     time::duration_ms,
@@ -110,6 +110,13 @@ pub(in crate::domain) fn conclude_life(
         session::end(tx, name, SessionEnd::Stopped)?;
     }
     notices::drop_waiting_idle(tx, team, name)?;
+    subscriptions::forget(tx, name)?;
+    let what = match report.approved_request_id.as_str() {
+        "" => format!("{shown} has exited: {how}"),
+        _ => format!("{shown} {how}"),
+    };
+    let ended = v1::Notice { member: shown.to_string(), text: format!("{what}."), ..v1::Notice::default() };
+    subscriptions::happened(tx, team, &[Awaited::Exit(name.clone()), Awaited::Idle(name.clone())], &ended)?;
     if !is_lead {
         let assigned = give_back::still_assigned(tx, name)?;
         let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));
@@ -117,10 +124,6 @@ pub(in crate::domain) fn conclude_life(
             0 => String::new(),
             1 => " A permission request that it did not answer is yours now, and in your inbox.".to_owned(),
             n => format!(" {n} permission requests that it did not answer are yours now, and in your inbox."),
-        };
-        let what = match report.approved_request_id.as_str() {
-            "" => format!("{shown} has exited: {how}"),
-            _ => format!("{shown} {how}"),
         };
         let notice = v1::Notice {
             kind: NoticeKind::MemberExited.into(),

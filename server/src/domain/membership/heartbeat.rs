@@ -11,7 +11,8 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials},
     life::renew,
     notices,
-    records::{Life, PresenceRecord},
+    records::{Event, Life, PresenceRecord},
+    subscriptions::{self, member_idle},
     text::check_line,
     tx::{RuleError, Tx},
 };
@@ -48,12 +49,12 @@ pub fn heartbeat(
         };
         tx.put(name.folded(), &PresenceRecord { incarnation, idle, since_ms, summary: summary.to_owned(), summary_ms });
     }
-    let has_idle_notices = !team.is_lead(&name) && team.member(&name).is_some_and(|member| !member.is_host);
-    if idle && !was_idle && has_idle_notices {
-        let text = if summary.is_empty() { format!("{name} is idle.") } else { format!("{name} is idle: {summary}") };
-        let notice =
-            v1::Notice { kind: NoticeKind::Idle.into(), member: name.to_string(), text, ..v1::Notice::default() };
-        notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
+    if idle && !was_idle && team.member(&name).is_some_and(|member| !member.is_host) {
+        let notice = v1::Notice { kind: NoticeKind::Idle.into(), ..member_idle(&name, summary) };
+        subscriptions::happened(tx, &team, &[Event::Idle(name.clone())], &notice)?;
+        if !team.is_lead(&name) {
+            notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
+        }
     }
     if let Some(failure) = &request.failure {
         report_failure(tx, &team, &name, failure)?;

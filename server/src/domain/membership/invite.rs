@@ -13,6 +13,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials},
     records::{JoinTokenRecord, ObserverRecord},
     secret::SecretHash,
+    tags,
     time::timestamp,
     tx::{RuleError, Tx},
 };
@@ -35,6 +36,11 @@ pub fn invite(
             .field("uses_max")
             .into());
     }
+    let tags = tags::checked(&request.tags, "tags")?;
+    if request.host && !tags.is_empty() {
+        let text = "A host has no tags: its members get those of their profiles. Leave `tags` out.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("tags").into());
+    }
     let ttl = ttl(request.ttl.as_ref(), tx.ctx.limits.join_token_ttl, 30)?;
     let expires_ms = tx.ctx.now_ms + ttl;
     let (id, secret) = (tx.new_secret()[..12].to_owned(), tx.new_secret());
@@ -45,6 +51,7 @@ pub fn invite(
         expires_ms,
         plan_mode_required: request.plan_mode_required,
         is_for_host: request.host,
+        tags,
         order: None,
         created_ms: tx.ctx.now_ms,
         created_by: actor.clone(),

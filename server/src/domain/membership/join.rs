@@ -26,7 +26,7 @@ use crate::{
         records::{
             ActivityRecord, EndCause, Exit, JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord,
         },
-        request, session,
+        request, session, tags,
         task::give_back,
         time::ms,
         tx::{RuleError, Tx},
@@ -88,6 +88,13 @@ pub fn join(
         _ => None,
     };
     let mut member = begin_life(tx, &mut team, &name, before.as_ref(), request, token.as_ref(), &secret)?;
+    if let Some(token) = &token {
+        if token.member.is_none() && token.order.is_none() {
+            // A process that chooses a name does not choose its tags with it.
+            member.tags.clear();
+        }
+        tags::add(&mut member, &token.tags)?;
+    }
     let crash_report = crash.as_ref().map(|exit| exit.report(&EndCause::ProcessEnded));
     if let (Some(exit), Some(report), Some(before)) = (crash, &crash_report, &before) {
         note_crash(tx, &mut member, exit);

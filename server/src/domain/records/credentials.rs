@@ -1,5 +1,7 @@
 //! Join tokens, observers' credentials, and signing in to the console.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use teamwire_proto::{id::RequestId, name::Name};
 
@@ -21,6 +23,9 @@ pub struct JoinTokenRecord {
     pub plan_mode_required: bool,
     /// Whether it admits hosts instead of teammates.
     pub is_for_host: bool,
+    /// The tags that members get who join with it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<Name>,
     /// The order that it was issued for. It is valid as long as that order is pending.
     pub order: Option<RequestId>,
     /// When it was issued.

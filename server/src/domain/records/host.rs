@@ -1,6 +1,6 @@
 //! What a host offers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use teamwire_proto::name::Name;
@@ -31,6 +31,9 @@ pub struct ProfileRecord {
     pub description: String,
     /// How long a start may take. If `None`, as long as the coordinator's limits say.
     pub start_deadline_ms: Option<u64>,
+    /// The tags that its members get.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<Name>,
 }
 
 impl HostRecord {

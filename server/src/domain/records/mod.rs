@@ -18,6 +18,7 @@ mod runner_query;
 mod same_files;
 mod session;
 mod spending;
+mod subscriptions;
 mod team;
 
 pub use activity::{ActivityRecord, Bound, Failed, LastTurnRecord, Program, ToolCall, WorkRecord};
@@ -37,6 +38,7 @@ pub use runner_query::{RunnerQueriesRecord, WaitingQuery};
 pub use same_files::{ChangedFilesRecord, FileChange, OwnChangesRecord, ToldFilesRecord};
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
 pub use spending::TeamSpendingRecord;
+pub use subscriptions::{Event, SubscribersRecord, Subscription, SubscriptionsRecord};
 pub use team::{
     Attributes, EndCause, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord,
 };

@@ -84,11 +84,14 @@ pub struct WaitingNotice {
     pub due_ms: u64,
 }
 
-/// When the first waiting notice of each member is due. Id: "".
+/// When the first waiting notice of each member is due, and when its first subscription expires. Id: "".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueNoticesRecord {
-    /// By the folded names of the members that have any.
+    /// When the first waiting notice is due, by the folded names of the members that have any.
     pub due_ms: BTreeMap<String, u64>,
+    /// When the first subscription expires, by the folded names of the members that have any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub expiry_ms: BTreeMap<String, u64>,
 }
 
 stored_as_json!(DueNoticesRecord, "due");

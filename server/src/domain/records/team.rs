@@ -1,6 +1,6 @@
 //! A team with its roster, and its entry in the directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use teamwire_proto::{
@@ -98,6 +98,9 @@ pub struct MemberRecord {
     /// How many of its lives the history records.
     #[serde(default)]
     pub lives: RecordedLives,
+    /// Its tags. They belong to the name, and outlive its lives.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<Name>,
 }
 
 /// How many of a member's lives the history records, so that a member that joins over and over pushes nothing else out

@@ -12,7 +12,7 @@ use super::{
     board::{BoardRecord, Place, Release, Status, TaskRecord, listed, record_id, show},
     change::{Change, find, read_board, record},
     give_back::back_to_the_board,
-    notices::tell_revoked,
+    notices::{tell_revoked, tell_subscribers},
     paths::{self, Overlap},
     remembered::{fill_in, shortened},
     review,
@@ -276,6 +276,7 @@ pub fn complete(
     change.write(tx, &mut task)?;
     change.check_bytes(tx)?;
     record(tx, TaskEventKind::Completed, &task, &actor, "");
+    tell_subscribers(tx, &team, &actor, &task)?;
     let board = change.finish(tx);
     Ok(v1::CompleteTaskResponse { task: Some(show(&task, &board)), unblocked })
 }

@@ -14,7 +14,7 @@ use super::{
     board::{Place, Status, TaskRecord, show},
     change::{Change, find, not_found, read_board, record},
     dependencies::{block, unblock},
-    notices::{tell_assigned, tell_revoked},
+    notices::{tell_assigned, tell_revoked, tell_subscribers},
     remembered::{fill_in, shortened},
     review,
     terms::{Reviewer, TaskPaths},
@@ -303,6 +303,7 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
     };
     change.write(tx, &mut task)?;
     record(tx, TaskEventKind::Deleted, &task, &actor, "");
+    tell_subscribers(tx, &team, &actor, &task)?;
     change.finish(tx);
     Ok(unblocked)
 }

@@ -8,7 +8,7 @@
 //! - [`claim`]: who works on them. [`give_back`]: what happens to a member's tasks when its life or their claims end.
 //! - [`paths`]: which files tasks will change, and which claims that excludes. [`review`]: tasks that await their review.
 //! - [`listing`]: which tasks a list contains.
-//! - [`authority`]: who may change a task. [`notices`]: what owners learn. [`remembered`]: tasks in the replies to
+//! - [`authority`]: who may change a task. [`notices`]: what owners and subscribers learn. [`remembered`]: tasks in the replies to
 //!   repeated calls.
 
 mod authority;
@@ -27,5 +27,5 @@ mod terms;
 
 pub use board::record_id;
 pub use give_back::claimed_by;
-pub(super) use notices::summary_of;
+pub(super) use notices::{closed, summary_of};
 pub use terms::{PathsRecord, TaskPaths};

@@ -1,12 +1,16 @@
-//! The notices that owners of tasks get.
+//! The notices that owners of tasks get, and those who wait for a task.
 
 use teamwire_proto::v1::{self, NoticeKind};
 
-use super::board::{BoardRecord, TaskRecord, listed, record_id};
+use super::{
+    board::{BoardRecord, Status, TaskRecord, listed, record_id},
+    change::{not_found, read_board},
+};
 use crate::domain::{
     actor::Actor,
     notices,
     records::TeamRecord,
+    subscriptions,
     tx::{RuleError, Tx},
 };
 
@@ -33,6 +37,33 @@ pub(super) fn summary_of_record(task: &TaskRecord) -> v1::TaskSummary {
 pub(in crate::domain) fn summary_of(tx: &mut Tx<'_>, id: u64) -> Result<Option<v1::TaskSummary>, RuleError> {
     let task = tx.read::<TaskRecord>(&record_id(id))?;
     Ok(task.map(|task| summary(&task, &Actor::Coordinator)))
+}
+
+/// Returns a task as a notice includes it, and which it is, if it is completed or deleted.
+pub(in crate::domain) fn closed(
+    tx: &mut Tx<'_>,
+    id: u64,
+) -> Result<Option<(v1::TaskSummary, &'static str)>, RuleError> {
+    let Some(task) = tx.read::<TaskRecord>(&record_id(id))? else {
+        return Err(not_found(&*read_board(tx)?, id).into());
+    };
+    Ok(match task.status {
+        Status::Completed => Some((summary_of_record(&task), "is completed")),
+        Status::Deleted => Some((summary_of_record(&task), "is deleted")),
+        _ => None,
+    })
+}
+
+/// Notifies those who wait for a task that `actor` has completed or deleted.
+pub(super) fn tell_subscribers(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    actor: &Actor,
+    task: &TaskRecord,
+) -> Result<(), RuleError> {
+    let how = if task.status == Status::Deleted { "was deleted" } else { "was completed" };
+    let how = format!("{how} by {}", v1::Sender::from(actor).name);
+    subscriptions::task_done(tx, team, summary_of_record(task), &how)
 }
 
 /// Notifies a task's owner that it is assigned to it, unless the owner assigned it itself.

@@ -13,7 +13,7 @@ use super::{
     board::{Place, Status, TaskRecord, record_id},
     change::{Change, find, record},
     give_back::back_to_the_board,
-    notices::summary_of_record,
+    notices::{summary_of_record, tell_subscribers},
     terms::{Review, Reviewer},
 };
 use crate::domain::{
@@ -142,6 +142,7 @@ pub fn answer(
         change.close(task.id, Place::Completed);
         change.write(tx, &mut task)?;
         record(tx, TaskEventKind::Completed, &task, caller, "");
+        tell_subscribers(tx, &team, caller, &task)?;
     } else {
         let because = format!("{} rejected its review", v1::Sender::from(caller).name);
         return_task(tx, &team, &mut change, &mut task, request.incarnation, &because)?;

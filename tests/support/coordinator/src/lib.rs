@@ -516,6 +516,31 @@ impl TeamService for Coordinator {
         Ok(Response::new(v1::SetLeadResponse { team }))
     }
 
+    async fn set_tags(&self, _: Request<v1::SetTagsRequest>) -> Result<Response<v1::SetTagsResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn subscribe_to_event(
+        &self,
+        _: Request<v1::SubscribeToEventRequest>,
+    ) -> Result<Response<v1::SubscribeToEventResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn list_event_subscriptions(
+        &self,
+        _: Request<v1::ListEventSubscriptionsRequest>,
+    ) -> Result<Response<v1::ListEventSubscriptionsResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn cancel_event_subscription(
+        &self,
+        _: Request<v1::CancelEventSubscriptionRequest>,
+    ) -> Result<Response<v1::CancelEventSubscriptionResponse>, Status> {
+        not_scripted()
+    }
+
     async fn set_notice_level(
         &self,
         _: Request<v1::SetNoticeLevelRequest>,

@@ -30,7 +30,7 @@ from teamwire.v1 import request_pb2 as teamwire_dot_v1_dot_request__pb2
 from teamwire.v1 import team_pb2 as teamwire_dot_v1_dot_team__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/host.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xd6\x02\n\x04Host\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.MemberState\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12-\n\tjoined_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bstate_since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nlease_left\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tconnected\x18\x07 \x01(\x08\x12%\n\x05offer\x18\x08 \x01(\x0b\x32\x16.teamwire.v1.HostOffer\x12\x12\n\nslots_used\x18\t \x01(\r\x12%\n\x04\x65xit\x18\n \x01(\x0b\x32\x17.teamwire.v1.ExitReport\"\xbb\x01\n\tHostOffer\x12\x32\n\x06labels\x18\x01 \x03(\x0b\x32\".teamwire.v1.HostOffer.LabelsEntry\x12*\n\x08profiles\x18\x02 \x03(\x0b\x32\x18.teamwire.v1.HostProfile\x12\r\n\x05slots\x18\x03 \x01(\r\x12\x10\n\x08platform\x18\x04 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"c\n\x0bHostProfile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x31\n\x0estart_deadline\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xea\x02\n\x0cSpawnRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07profile\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x35\n\x06labels\x18\x06 \x03(\x0b\x32%.teamwire.v1.SpawnRequest.LabelsEntry\x12\x0e\n\x06prompt\x18\x07 \x01(\t\x12\x1a\n\x12plan_mode_required\x18\x08 \x01(\x08\x12+\n\x07restart\x18\t \x01(\x0e\x32\x1a.teamwire.v1.RestartPolicy\x12\x0b\n\x03\x64ir\x18\n \x01(\t\x12&\n\x03ttl\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nreschedule\x18\x0c \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"v\n\rSpawnResponse\x12#\n\x06member\x18\x01 \x01(\x0b\x32\x13.teamwire.v1.Member\x12%\n\x07request\x18\x02 \x01(\x0b\x32\x14.teamwire.v1.Request\x12\x19\n\x11prompt_message_id\x18\x03 \x01(\t\"G\n\x10ListHostsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"N\n\x11ListHostsResponse\x12 \n\x05hosts\x18\x01 \x03(\x0b\x32\x11.teamwire.v1.Host\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\":\n\x11UpdateHostRequest\x12%\n\x05offer\x18\x01 \x01(\x0b\x32\x16.teamwire.v1.HostOffer\"5\n\x12UpdateHostResponse\x12\x1f\n\x04host\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Host\"&\n\x10TakeOrderRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"S\n\x11TakeOrderResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\x12\x17\n\njoin_token\x18\x02 \x01(\tB\x03\x80\x01\x01\"R\n\x12RefuseOrderRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x18\n\x10try_another_host\x18\x03 \x01(\x08\"<\n\x13RefuseOrderResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"N\n\x11ReportExitRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x04\x65xit\x18\x02 \x01(\x0b\x32\x17.teamwire.v1.ExitReport\";\n\x12ReportExitResponse\x12%\n\x04\x65xit\x18\x01 \x01(\x0b\x32\x17.teamwire.v1.ExitReport2\xb8\x04\n\x0bHostService\x12Y\n\x05Spawn\x12\x19.teamwire.v1.SpawnRequest\x1a\x1a.teamwire.v1.SpawnResponse\"\x19\x90\x02\x02\x8a\xb5\x18\x12\n\x02\x02\x05\x10\x03\x1a\x04team\"\x04name\x12Z\n\tListHosts\x12\x1d.teamwire.v1.ListHostsRequest\x1a\x1e.teamwire.v1.ListHostsResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12[\n\nUpdateHost\x12\x1e.teamwire.v1.UpdateHostRequest\x1a\x1f.teamwire.v1.UpdateHostResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x12X\n\tTakeOrder\x12\x1d.teamwire.v1.TakeOrderRequest\x1a\x1e.teamwire.v1.TakeOrderResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x12^\n\x0bRefuseOrder\x12\x1f.teamwire.v1.RefuseOrderRequest\x1a .teamwire.v1.RefuseOrderResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x12[\n\nReportExit\x12\x1e.teamwire.v1.ReportExitRequest\x1a\x1f.teamwire.v1.ReportExitResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/host.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xd6\x02\n\x04Host\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.MemberState\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12-\n\tjoined_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bstate_since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nlease_left\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tconnected\x18\x07 \x01(\x08\x12%\n\x05offer\x18\x08 \x01(\x0b\x32\x16.teamwire.v1.HostOffer\x12\x12\n\nslots_used\x18\t \x01(\r\x12%\n\x04\x65xit\x18\n \x01(\x0b\x32\x17.teamwire.v1.ExitReport\"\xbb\x01\n\tHostOffer\x12\x32\n\x06labels\x18\x01 \x03(\x0b\x32\".teamwire.v1.HostOffer.LabelsEntry\x12*\n\x08profiles\x18\x02 \x03(\x0b\x32\x18.teamwire.v1.HostProfile\x12\r\n\x05slots\x18\x03 \x01(\r\x12\x10\n\x08platform\x18\x04 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"q\n\x0bHostProfile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x31\n\x0estart_deadline\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04tags\x18\x04 \x03(\t\"\xf8\x02\n\x0cSpawnRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07profile\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x35\n\x06labels\x18\x06 \x03(\x0b\x32%.teamwire.v1.SpawnRequest.LabelsEntry\x12\x0e\n\x06prompt\x18\x07 \x01(\t\x12\x1a\n\x12plan_mode_required\x18\x08 \x01(\x08\x12+\n\x07restart\x18\t \x01(\x0e\x32\x1a.teamwire.v1.RestartPolicy\x12\x0b\n\x03\x64ir\x18\n \x01(\t\x12&\n\x03ttl\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nreschedule\x18\x0c \x01(\x08\x12\x0c\n\x04tags\x18\r \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"v\n\rSpawnResponse\x12#\n\x06member\x18\x01 \x01(\x0b\x32\x13.teamwire.v1.Member\x12%\n\x07request\x18\x02 \x01(\x0b\x32\x14.teamwire.v1.Request\x12\x19\n\x11prompt_message_id\x18\x03 \x01(\t\"G\n\x10ListHostsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"N\n\x11ListHostsResponse\x12 \n\x05hosts\x18\x01 \x03(\x0b\x32\x11.teamwire.v1.Host\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\":\n\x11UpdateHostRequest\x12%\n\x05offer\x18\x01 \x01(\x0b\x32\x16.teamwire.v1.HostOffer\"5\n\x12UpdateHostResponse\x12\x1f\n\x04host\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Host\"&\n\x10TakeOrderRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"S\n\x11TakeOrderResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\x12\x17\n\njoin_token\x18\x02 \x01(\tB\x03\x80\x01\x01\"R\n\x12RefuseOrderRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x18\n\x10try_another_host\x18\x03 \x01(\x08\"<\n\x13RefuseOrderResponse\x12%\n\x07request\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Request\"N\n\x11ReportExitRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x04\x65xit\x18\x02 \x01(\x0b\x32\x17.teamwire.v1.ExitReport\";\n\x12ReportExitResponse\x12%\n\x04\x65xit\x18\x01 \x01(\x0b\x32\x17.teamwire.v1.ExitReport2\xb8\x04\n\x0bHostService\x12Y\n\x05Spawn\x12\x19.teamwire.v1.SpawnRequest\x1a\x1a.teamwire.v1.SpawnResponse\"\x19\x90\x02\x02\x8a\xb5\x18\x12\n\x02\x02\x05\x10\x03\x1a\x04team\"\x04name\x12Z\n\tListHosts\x12\x1d.teamwire.v1.ListHostsRequest\x1a\x1e.teamwire.v1.ListHostsResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12[\n\nUpdateHost\x12\x1e.teamwire.v1.UpdateHostRequest\x1a\x1f.teamwire.v1.UpdateHostResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x12X\n\tTakeOrder\x12\x1d.teamwire.v1.TakeOrderRequest\x1a\x1e.teamwire.v1.TakeOrderResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x12^\n\x0bRefuseOrder\x12\x1f.teamwire.v1.RefuseOrderRequest\x1a .teamwire.v1.RefuseOrderResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x12[\n\nReportExit\x12\x1e.teamwire.v1.ReportExitRequest\x1a\x1f.teamwire.v1.ReportExitResponse\"\x0c\x90\x02\x02\x8a\xb5\x18\x05\n\x01\x03\x10\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -63,33 +63,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HOSTOFFER_LABELSENTRY']._serialized_start=697
   _globals['_HOSTOFFER_LABELSENTRY']._serialized_end=742
   _globals['_HOSTPROFILE']._serialized_start=744
-  _globals['_HOSTPROFILE']._serialized_end=843
-  _globals['_SPAWNREQUEST']._serialized_start=846
-  _globals['_SPAWNREQUEST']._serialized_end=1208
+  _globals['_HOSTPROFILE']._serialized_end=857
+  _globals['_SPAWNREQUEST']._serialized_start=860
+  _globals['_SPAWNREQUEST']._serialized_end=1236
   _globals['_SPAWNREQUEST_LABELSENTRY']._serialized_start=697
   _globals['_SPAWNREQUEST_LABELSENTRY']._serialized_end=742
-  _globals['_SPAWNRESPONSE']._serialized_start=1210
-  _globals['_SPAWNRESPONSE']._serialized_end=1328
-  _globals['_LISTHOSTSREQUEST']._serialized_start=1330
-  _globals['_LISTHOSTSREQUEST']._serialized_end=1401
-  _globals['_LISTHOSTSRESPONSE']._serialized_start=1403
-  _globals['_LISTHOSTSRESPONSE']._serialized_end=1481
-  _globals['_UPDATEHOSTREQUEST']._serialized_start=1483
-  _globals['_UPDATEHOSTREQUEST']._serialized_end=1541
-  _globals['_UPDATEHOSTRESPONSE']._serialized_start=1543
-  _globals['_UPDATEHOSTRESPONSE']._serialized_end=1596
-  _globals['_TAKEORDERREQUEST']._serialized_start=1598
-  _globals['_TAKEORDERREQUEST']._serialized_end=1636
-  _globals['_TAKEORDERRESPONSE']._serialized_start=1638
-  _globals['_TAKEORDERRESPONSE']._serialized_end=1721
-  _globals['_REFUSEORDERREQUEST']._serialized_start=1723
-  _globals['_REFUSEORDERREQUEST']._serialized_end=1805
-  _globals['_REFUSEORDERRESPONSE']._serialized_start=1807
-  _globals['_REFUSEORDERRESPONSE']._serialized_end=1867
-  _globals['_REPORTEXITREQUEST']._serialized_start=1869
-  _globals['_REPORTEXITREQUEST']._serialized_end=1947
-  _globals['_REPORTEXITRESPONSE']._serialized_start=1949
-  _globals['_REPORTEXITRESPONSE']._serialized_end=2008
-  _globals['_HOSTSERVICE']._serialized_start=2011
-  _globals['_HOSTSERVICE']._serialized_end=2579
+  _globals['_SPAWNRESPONSE']._serialized_start=1238
+  _globals['_SPAWNRESPONSE']._serialized_end=1356
+  _globals['_LISTHOSTSREQUEST']._serialized_start=1358
+  _globals['_LISTHOSTSREQUEST']._serialized_end=1429
+  _globals['_LISTHOSTSRESPONSE']._serialized_start=1431
+  _globals['_LISTHOSTSRESPONSE']._serialized_end=1509
+  _globals['_UPDATEHOSTREQUEST']._serialized_start=1511
+  _globals['_UPDATEHOSTREQUEST']._serialized_end=1569
+  _globals['_UPDATEHOSTRESPONSE']._serialized_start=1571
+  _globals['_UPDATEHOSTRESPONSE']._serialized_end=1624
+  _globals['_TAKEORDERREQUEST']._serialized_start=1626
+  _globals['_TAKEORDERREQUEST']._serialized_end=1664
+  _globals['_TAKEORDERRESPONSE']._serialized_start=1666
+  _globals['_TAKEORDERRESPONSE']._serialized_end=1749
+  _globals['_REFUSEORDERREQUEST']._serialized_start=1751
+  _globals['_REFUSEORDERREQUEST']._serialized_end=1833
+  _globals['_REFUSEORDERRESPONSE']._serialized_start=1835
+  _globals['_REFUSEORDERRESPONSE']._serialized_end=1895
+  _globals['_REPORTEXITREQUEST']._serialized_start=1897
+  _globals['_REPORTEXITREQUEST']._serialized_end=1975
+  _globals['_REPORTEXITRESPONSE']._serialized_start=1977
+  _globals['_REPORTEXITRESPONSE']._serialized_end=2036
+  _globals['_HOSTSERVICE']._serialized_start=2039
+  _globals['_HOSTSERVICE']._serialized_end=2607
 # @@protoc_insertion_point(module_scope)

@@ -149,6 +149,7 @@ class HostProfile(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     DESCRIPTION_FIELD_NUMBER: builtins.int
     START_DEADLINE_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Required. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`."""
     description: builtins.str
@@ -157,15 +158,20 @@ class HostProfile(google.protobuf.message.Message):
     def start_deadline(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long a start may take, 1 s to 1 h. Absent means 60 s (the coordinator's `spawn_deadline`)."""
 
+    @property
+    def tags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Optional. The tags that its members get; see TeamService.SetTags. Up to 16."""
+
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         description: builtins.str = ...,
         start_deadline: google.protobuf.duration_pb2.Duration | None = ...,
+        tags: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["start_deadline", b"start_deadline"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "name", b"name", "start_deadline", b"start_deadline"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "name", b"name", "start_deadline", b"start_deadline", "tags", b"tags"]) -> None: ...
 
 Global___HostProfile: typing_extensions.TypeAlias = HostProfile
 
@@ -203,6 +209,7 @@ class SpawnRequest(google.protobuf.message.Message):
     DIR_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     RESCHEDULE_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     idempotency_key: builtins.str
@@ -237,6 +244,10 @@ class SpawnRequest(google.protobuf.message.Message):
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long the start may take, 1 s to 1 h. If absent, the profile decides, or else it is 60 s."""
 
+    @property
+    def tags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Optional. Tags that the member gets besides those of its profile; see TeamService.SetTags. Up to 16 in all."""
+
     def __init__(
         self,
         *,
@@ -252,9 +263,10 @@ class SpawnRequest(google.protobuf.message.Message):
         dir: builtins.str = ...,
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         reschedule: builtins.bool = ...,
+        tags: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "idempotency_key", b"idempotency_key", "labels", b"labels", "name", b"name", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "prompt", b"prompt", "reschedule", b"reschedule", "restart", b"restart", "team", b"team", "ttl", b"ttl"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "idempotency_key", b"idempotency_key", "labels", b"labels", "name", b"name", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "prompt", b"prompt", "reschedule", b"reschedule", "restart", b"restart", "tags", b"tags", "team", b"team", "ttl", b"ttl"]) -> None: ...
 
 Global___SpawnRequest: typing_extensions.TypeAlias = SpawnRequest
 

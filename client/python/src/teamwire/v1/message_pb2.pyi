@@ -127,6 +127,10 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """The runner of `member` has merged an approved commit of `task`, or could not; `text` says which. To the lead and, if it could not, to
     the member.
     """
+    NOTICE_KIND_SUBSCRIPTION: _NoticeKind.ValueType  # 24
+    """An event that the recipient has subscribed to has happened, or the subscription has expired; `text` says which. `subscription` is
+    set, and so is `member` or `task`.
+    """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
     """What a notice is about. The policy of each kind says whether its notices are important; see NoticeLevel."""
@@ -199,6 +203,10 @@ the task.
 NOTICE_KIND_MERGE: NoticeKind.ValueType  # 23
 """The runner of `member` has merged an approved commit of `task`, or could not; `text` says which. To the lead and, if it could not, to
 the member.
+"""
+NOTICE_KIND_SUBSCRIPTION: NoticeKind.ValueType  # 24
+"""An event that the recipient has subscribed to has happened, or the subscription has expired; `text` says which. `subscription` is
+set, and so is `member` or `task`.
 """
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
 
@@ -424,7 +432,7 @@ Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
 
 @typing.final
 class DirectMessage(google.protobuf.message.Message):
-    """A text for one member."""
+    """A text for one member, or for all members that have a tag."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -434,6 +442,10 @@ class DirectMessage(google.protobuf.message.Message):
     recipient: builtins.str
     """Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
     delivered message: the name in its original spelling.
+
+    `@TAG`: all members that have the tag at this moment, without the sender; see TeamService.SetTags. It becomes a broadcast, whose
+    `tag` is set. `@any:TAG`: one of them, which the coordinator chooses: an idle one if there is one, and then the one with the
+    fewest messages in its inbox. Only a message has such recipients; a request goes to one member by name.
     """
     summary: builtins.str
     """Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview."""
@@ -452,23 +464,29 @@ Global___DirectMessage: typing_extensions.TypeAlias = DirectMessage
 
 @typing.final
 class Broadcast(google.protobuf.message.Message):
-    """A text for every member but the sender. On any error, no member gets it."""
+    """A text for every member but the sender, or for those that have a tag. On any error, no member gets it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SUMMARY_FIELD_NUMBER: builtins.int
     CONTENT_FIELD_NUMBER: builtins.int
+    TAG_FIELD_NUMBER: builtins.int
     summary: builtins.str
     """Required. One line, 1 to 200 characters, at least one of them visible, no control characters."""
     content: builtins.str
     """Required. UTF-8, 1 byte to 64 KiB."""
+    tag: builtins.str
+    """Optional. Only members that have this tag get it; see TeamService.SetTags. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`,
+    case-insensitive. Empty means every member.
+    """
     def __init__(
         self,
         *,
         summary: builtins.str = ...,
         content: builtins.str = ...,
+        tag: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "summary", b"summary"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "summary", b"summary", "tag", b"tag"]) -> None: ...
 
 Global___Broadcast: typing_extensions.TypeAlias = Broadcast
 
@@ -914,6 +932,62 @@ class SpawnTerms(google.protobuf.message.Message):
 Global___SpawnTerms: typing_extensions.TypeAlias = SpawnTerms
 
 @typing.final
+class EventSubscription(google.protobuf.message.Message):
+    """A member's wish to get one notice when something happens. It ends with that notice, when it expires, when it is cancelled, or with
+    the member's life; it outlives a restart of the member's program and of coordinators. Only expiry and the event cause a notice.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    MEMBER_IDLE_FIELD_NUMBER: builtins.int
+    MEMBER_EXIT_FIELD_NUMBER: builtins.int
+    TASK_DONE_FIELD_NUMBER: builtins.int
+    FILE_EDITED_FIELD_NUMBER: builtins.int
+    CREATED_AT_FIELD_NUMBER: builtins.int
+    EXPIRES_AT_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Set by the coordinator. What it is about, such as `idle/backend`, `exit/backend`, `task/12` or `file/src/*.rs`. A member has at
+    most one subscription with an id.
+    """
+    member_idle: builtins.str
+    """This member is idle, or its life ends: see DirectMessage.recipient; neither a tag nor the caller itself. In a reply: the name
+    in its original spelling.
+    """
+    member_exit: builtins.str
+    """This member's life ends, or the member is lost. See `member_idle`."""
+    task_done: builtins.int
+    """This task is completed or deleted."""
+    file_edited: builtins.str
+    """Another member's program edits a file that this pattern means, from now on. In the form of CreateTaskRequest.paths, such as
+    `src/*.rs`; up to 200 characters.
+    """
+    @property
+    def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Set by the coordinator. When it was made, or made again."""
+
+    @property
+    def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Set by the coordinator. When it expires."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        member_idle: builtins.str = ...,
+        member_exit: builtins.str = ...,
+        task_done: builtins.int = ...,
+        file_edited: builtins.str = ...,
+        created_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        expires_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["created_at", b"created_at", "event", b"event", "expires_at", b"expires_at", "file_edited", b"file_edited", "member_exit", b"member_exit", "member_idle", b"member_idle", "task_done", b"task_done"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "event", b"event", "expires_at", b"expires_at", "file_edited", b"file_edited", "id", b"id", "member_exit", b"member_exit", "member_idle", b"member_idle", "task_done", b"task_done"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["member_idle", "member_exit", "task_done", "file_edited"] | None: ...
+
+Global___EventSubscription: typing_extensions.TypeAlias = EventSubscription
+
+@typing.final
 class TaskSummary(google.protobuf.message.Message):
     """A task, as included in a notice."""
 
@@ -969,6 +1043,7 @@ class Notice(google.protobuf.message.Message):
     FIRST_AT_FIELD_NUMBER: builtins.int
     IMPORTANT_FIELD_NUMBER: builtins.int
     GATHERED_FIELD_NUMBER: builtins.int
+    SUBSCRIPTION_FIELD_NUMBER: builtins.int
     kind: Global___NoticeKind.ValueType
     """Set by the coordinator. What happened."""
     member: builtins.str
@@ -1009,6 +1084,10 @@ class Notice(google.protobuf.message.Message):
         thing. At most 32 of them; `count` also covers those that are left out.
         """
 
+    @property
+    def subscription(self) -> Global___EventSubscription:
+        """Set by the coordinator with NOTICE_KIND_SUBSCRIPTION. The subscription, which has ended."""
+
     def __init__(
         self,
         *,
@@ -1023,9 +1102,10 @@ class Notice(google.protobuf.message.Message):
         first_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         important: builtins.bool = ...,
         gathered: collections.abc.Iterable[Global___Notice] | None = ...,
+        subscription: Global___EventSubscription | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["exit", b"exit", "first_at", b"first_at", "task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["count", b"count", "exit", b"exit", "first_at", b"first_at", "gathered", b"gathered", "important", b"important", "kind", b"kind", "member", b"member", "message_id", b"message_id", "request_id", b"request_id", "task", b"task", "text", b"text"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["exit", b"exit", "first_at", b"first_at", "subscription", b"subscription", "task", b"task"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "exit", b"exit", "first_at", b"first_at", "gathered", b"gathered", "important", b"important", "kind", b"kind", "member", b"member", "message_id", b"message_id", "request_id", b"request_id", "subscription", b"subscription", "task", b"task", "text", b"text"]) -> None: ...
 
 Global___Notice: typing_extensions.TypeAlias = Notice
 
@@ -1213,7 +1293,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def broadcast(self) -> Global___Broadcast:
-        """A text for every member."""
+        """A text for every member, or for those that have a tag."""
 
     @property
     def shutdown_request(self) -> Global___ShutdownRequest:
@@ -1340,11 +1420,11 @@ class SendRequest(google.protobuf.message.Message):
 
     @property
     def message(self) -> Global___DirectMessage:
-        """A text for one member. Every member and the operator may send it."""
+        """A text for one member, or for those that have a tag. Every member and the operator may send it."""
 
     @property
     def broadcast(self) -> Global___Broadcast:
-        """A text for every member. Every member and the operator may send it."""
+        """A text for every member, or for those that have a tag. Every member and the operator may send it."""
 
     @property
     def shutdown_request(self) -> Global___ShutdownRequest:

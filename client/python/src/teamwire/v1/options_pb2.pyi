@@ -271,8 +271,8 @@ class NoticePolicy(google.protobuf.message.Message):
     important event, such as a crash.
     """
     about: builtins.str
-    """The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
-    the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+    """The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id`, `task` or
+    `subscription`. Empty: the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
     """
     noun: builtins.str
     """Its name in texts for people, such as `member lost`."""

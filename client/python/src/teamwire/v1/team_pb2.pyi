@@ -475,6 +475,7 @@ class Member(google.protobuf.message.Message):
     PROGRAM_FIELD_NUMBER: builtins.int
     LAST_SUMMARY_AT_FIELD_NUMBER: builtins.int
     BUDGET_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Case-insensitive."""
     role: Global___Role.ValueType
@@ -555,6 +556,10 @@ class Member(google.protobuf.message.Message):
     def budget(self) -> teamwire.v1.activity_pb2.Budget:
         """How much its programs may use. Absent if there is no budget. See total_usage for what was used of it."""
 
+    @property
+    def tags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Its tags, in alphabetical order. See SetTags."""
+
     def __init__(
         self,
         *,
@@ -585,9 +590,10 @@ class Member(google.protobuf.message.Message):
         program: teamwire.v1.activity_pb2.Program | None = ...,
         last_summary_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         budget: teamwire.v1.activity_pb2.Budget | None = ...,
+        tags: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attributes", b"attributes", "budget", b"budget", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "program", b"program", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "budget", b"budget", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "program", b"program", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "budget", b"budget", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "last_summary_at", b"last_summary_at", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "program", b"program", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "tags", b"tags", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
@@ -848,6 +854,7 @@ class InviteRequest(google.protobuf.message.Message):
     TTL_FIELD_NUMBER: builtins.int
     PLAN_MODE_REQUIRED_FIELD_NUMBER: builtins.int
     HOST_FIELD_NUMBER: builtins.int
+    TAGS_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     member: builtins.str
@@ -862,6 +869,10 @@ class InviteRequest(google.protobuf.message.Message):
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long the token is valid, 1 s to 30 days. Absent means 15 min."""
 
+    @property
+    def tags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Optional. The tags that members get who join with it; see SetTags. Up to 16. Not for hosts."""
+
     def __init__(
         self,
         *,
@@ -871,9 +882,10 @@ class InviteRequest(google.protobuf.message.Message):
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         plan_mode_required: builtins.bool = ...,
         host: builtins.bool = ...,
+        tags: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["host", b"host", "member", b"member", "plan_mode_required", b"plan_mode_required", "team", b"team", "ttl", b"ttl", "uses_max", b"uses_max"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["host", b"host", "member", b"member", "plan_mode_required", b"plan_mode_required", "tags", b"tags", "team", b"team", "ttl", b"ttl", "uses_max", b"uses_max"]) -> None: ...
 
 Global___InviteRequest: typing_extensions.TypeAlias = InviteRequest
 
@@ -1412,6 +1424,191 @@ class SetLeadResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["team", b"team"]) -> None: ...
 
 Global___SetLeadResponse: typing_extensions.TypeAlias = SetLeadResponse
+
+@typing.final
+class SetTagsRequest(google.protobuf.message.Message):
+    """The request of TeamService.SetTags."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    ADD_FIELD_NUMBER: builtins.int
+    REMOVE_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    member: builtins.str
+    """Required. The member: see DirectMessage.recipient."""
+    @property
+    def add(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The tags that it gets, besides those that it has. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`, case-insensitive; neither
+        `any` nor `all`. A member has up to 16.
+        """
+
+    @property
+    def remove(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The tags that it loses. Those that it does not have are ignored."""
+
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        member: builtins.str = ...,
+        add: collections.abc.Iterable[builtins.str] | None = ...,
+        remove: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["add", b"add", "member", b"member", "remove", b"remove", "team", b"team"]) -> None: ...
+
+Global___SetTagsRequest: typing_extensions.TypeAlias = SetTagsRequest
+
+@typing.final
+class SetTagsResponse(google.protobuf.message.Message):
+    """The reply of TeamService.SetTags."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MEMBER_FIELD_NUMBER: builtins.int
+    @property
+    def member(self) -> Global___Member:
+        """The member after the change."""
+
+    def __init__(
+        self,
+        *,
+        member: Global___Member | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["member", b"member"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member"]) -> None: ...
+
+Global___SetTagsResponse: typing_extensions.TypeAlias = SetTagsResponse
+
+@typing.final
+class SubscribeToEventRequest(google.protobuf.message.Message):
+    """The request of TeamService.SubscribeToEvent."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    SUBSCRIPTION_FIELD_NUMBER: builtins.int
+    TTL_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    @property
+    def subscription(self) -> teamwire.v1.message_pb2.EventSubscription:
+        """Required. The event; see EventSubscription.event."""
+
+    @property
+    def ttl(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long to wait for it, 1 s to 24 h. Absent means 24 h."""
+
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        subscription: teamwire.v1.message_pb2.EventSubscription | None = ...,
+        ttl: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["subscription", b"subscription", "ttl", b"ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["subscription", b"subscription", "team", b"team", "ttl", b"ttl"]) -> None: ...
+
+Global___SubscribeToEventRequest: typing_extensions.TypeAlias = SubscribeToEventRequest
+
+@typing.final
+class SubscribeToEventResponse(google.protobuf.message.Message):
+    """The reply of TeamService.SubscribeToEvent."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SUBSCRIPTION_FIELD_NUMBER: builtins.int
+    HAPPENED_FIELD_NUMBER: builtins.int
+    happened: builtins.bool
+    """If true, the event had happened already: the notice is sent, and the subscription has ended."""
+    @property
+    def subscription(self) -> teamwire.v1.message_pb2.EventSubscription:
+        """The subscription."""
+
+    def __init__(
+        self,
+        *,
+        subscription: teamwire.v1.message_pb2.EventSubscription | None = ...,
+        happened: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["subscription", b"subscription"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["happened", b"happened", "subscription", b"subscription"]) -> None: ...
+
+Global___SubscribeToEventResponse: typing_extensions.TypeAlias = SubscribeToEventResponse
+
+@typing.final
+class ListEventSubscriptionsRequest(google.protobuf.message.Message):
+    """The request of TeamService.ListEventSubscriptions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["team", b"team"]) -> None: ...
+
+Global___ListEventSubscriptionsRequest: typing_extensions.TypeAlias = ListEventSubscriptionsRequest
+
+@typing.final
+class ListEventSubscriptionsResponse(google.protobuf.message.Message):
+    """The reply of TeamService.ListEventSubscriptions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SUBSCRIPTIONS_FIELD_NUMBER: builtins.int
+    @property
+    def subscriptions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[teamwire.v1.message_pb2.EventSubscription]:
+        """The oldest first. Up to 32."""
+
+    def __init__(
+        self,
+        *,
+        subscriptions: collections.abc.Iterable[teamwire.v1.message_pb2.EventSubscription] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["subscriptions", b"subscriptions"]) -> None: ...
+
+Global___ListEventSubscriptionsResponse: typing_extensions.TypeAlias = ListEventSubscriptionsResponse
+
+@typing.final
+class CancelEventSubscriptionRequest(google.protobuf.message.Message):
+    """The request of TeamService.CancelEventSubscription."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    SUBSCRIPTION_ID_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    subscription_id: builtins.str
+    """Required. See EventSubscription.id."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        subscription_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["subscription_id", b"subscription_id", "team", b"team"]) -> None: ...
+
+Global___CancelEventSubscriptionRequest: typing_extensions.TypeAlias = CancelEventSubscriptionRequest
+
+@typing.final
+class CancelEventSubscriptionResponse(google.protobuf.message.Message):
+    """The reply of TeamService.CancelEventSubscription."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___CancelEventSubscriptionResponse: typing_extensions.TypeAlias = CancelEventSubscriptionResponse
 
 @typing.final
 class SetNoticeLevelRequest(google.protobuf.message.Message):

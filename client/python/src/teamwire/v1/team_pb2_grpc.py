@@ -150,6 +150,26 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
                 _registered_method=True)
+        self.SetTags = channel.unary_unary(
+                '/teamwire.v1.TeamService/SetTags',
+                request_serializer=teamwire_dot_v1_dot_team__pb2.SetTagsRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_team__pb2.SetTagsResponse.FromString,
+                _registered_method=True)
+        self.SubscribeToEvent = channel.unary_unary(
+                '/teamwire.v1.TeamService/SubscribeToEvent',
+                request_serializer=teamwire_dot_v1_dot_team__pb2.SubscribeToEventRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_team__pb2.SubscribeToEventResponse.FromString,
+                _registered_method=True)
+        self.ListEventSubscriptions = channel.unary_unary(
+                '/teamwire.v1.TeamService/ListEventSubscriptions',
+                request_serializer=teamwire_dot_v1_dot_team__pb2.ListEventSubscriptionsRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_team__pb2.ListEventSubscriptionsResponse.FromString,
+                _registered_method=True)
+        self.CancelEventSubscription = channel.unary_unary(
+                '/teamwire.v1.TeamService/CancelEventSubscription',
+                request_serializer=teamwire_dot_v1_dot_team__pb2.CancelEventSubscriptionRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_team__pb2.CancelEventSubscriptionResponse.FromString,
+                _registered_method=True)
         self.SetBudget = channel.unary_unary(
                 '/teamwire.v1.TeamService/SetBudget',
                 request_serializer=teamwire_dot_v1_dot_activity__pb2.SetBudgetRequest.SerializeToString,
@@ -407,6 +427,49 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetTags(self, request, context):
+        """Adds tags to a member, and removes some. A message to `@TAG` goes to the members that have the tag when it is sent; see
+        DirectMessage.recipient. Only the lead and the operator may set tags: members never set their own. Tags belong to the member's
+        name, and outlive its lives. A new member gets the tags of its join token and, if a host starts it, of its profile. If a name
+        passes to a new bearer by a join token that is not for this name, the former tags are gone. Repeating the call changes nothing.
+
+        PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD (over 16 tags, or
+        nothing to change), INVALID_NAME, MISSING_RECIPIENT, TEAM_MISMATCH.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SubscribeToEvent(self, request, context):
+        """Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
+        once. A call about the same event renews the subscription.
+
+        PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
+        INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
+        up to 32 subscriptions, up to 100 members subscribe to one event, and up to 256 subscriptions of a team are to files).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEventSubscriptions(self, request, context):
+        """Lists the caller's subscriptions to events that have neither ended nor expired.
+
+        PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelEventSubscription(self, request, context):
+        """Cancels one of the caller's subscriptions to events. It then causes no notice. Cancelling one that has ended changes nothing.
+
+        PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). INVALID_ARGUMENT: INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetBudget(self, request, context):
         """Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
         coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
@@ -526,6 +589,26 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.SetNoticeLevel,
                     request_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.SerializeToString,
+            ),
+            'SetTags': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTags,
+                    request_deserializer=teamwire_dot_v1_dot_team__pb2.SetTagsRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_team__pb2.SetTagsResponse.SerializeToString,
+            ),
+            'SubscribeToEvent': grpc.unary_unary_rpc_method_handler(
+                    servicer.SubscribeToEvent,
+                    request_deserializer=teamwire_dot_v1_dot_team__pb2.SubscribeToEventRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_team__pb2.SubscribeToEventResponse.SerializeToString,
+            ),
+            'ListEventSubscriptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEventSubscriptions,
+                    request_deserializer=teamwire_dot_v1_dot_team__pb2.ListEventSubscriptionsRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_team__pb2.ListEventSubscriptionsResponse.SerializeToString,
+            ),
+            'CancelEventSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelEventSubscription,
+                    request_deserializer=teamwire_dot_v1_dot_team__pb2.CancelEventSubscriptionRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_team__pb2.CancelEventSubscriptionResponse.SerializeToString,
             ),
             'SetBudget': grpc.unary_unary_rpc_method_handler(
                     servicer.SetBudget,
@@ -1107,6 +1190,114 @@ class TeamService(object):
             '/teamwire.v1.TeamService/SetNoticeLevel',
             teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
             teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTags(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/SetTags',
+            teamwire_dot_v1_dot_team__pb2.SetTagsRequest.SerializeToString,
+            teamwire_dot_v1_dot_team__pb2.SetTagsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SubscribeToEvent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/SubscribeToEvent',
+            teamwire_dot_v1_dot_team__pb2.SubscribeToEventRequest.SerializeToString,
+            teamwire_dot_v1_dot_team__pb2.SubscribeToEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEventSubscriptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/ListEventSubscriptions',
+            teamwire_dot_v1_dot_team__pb2.ListEventSubscriptionsRequest.SerializeToString,
+            teamwire_dot_v1_dot_team__pb2.ListEventSubscriptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelEventSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/CancelEventSubscription',
+            teamwire_dot_v1_dot_team__pb2.CancelEventSubscriptionRequest.SerializeToString,
+            teamwire_dot_v1_dot_team__pb2.CancelEventSubscriptionResponse.FromString,
             options,
             channel_credentials,
             insecure,

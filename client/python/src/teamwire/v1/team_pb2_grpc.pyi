@@ -365,6 +365,70 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
     ],
 )
 
+_TeamServiceSetTagsType = typing_extensions.TypeVar(
+    '_TeamServiceSetTagsType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetTagsRequest,
+        teamwire.v1.team_pb2.SetTagsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetTagsRequest,
+        teamwire.v1.team_pb2.SetTagsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetTagsRequest,
+        teamwire.v1.team_pb2.SetTagsResponse,
+    ],
+)
+
+_TeamServiceSubscribeToEventType = typing_extensions.TypeVar(
+    '_TeamServiceSubscribeToEventType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SubscribeToEventRequest,
+        teamwire.v1.team_pb2.SubscribeToEventResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SubscribeToEventRequest,
+        teamwire.v1.team_pb2.SubscribeToEventResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SubscribeToEventRequest,
+        teamwire.v1.team_pb2.SubscribeToEventResponse,
+    ],
+)
+
+_TeamServiceListEventSubscriptionsType = typing_extensions.TypeVar(
+    '_TeamServiceListEventSubscriptionsType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.ListEventSubscriptionsRequest,
+        teamwire.v1.team_pb2.ListEventSubscriptionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.ListEventSubscriptionsRequest,
+        teamwire.v1.team_pb2.ListEventSubscriptionsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.ListEventSubscriptionsRequest,
+        teamwire.v1.team_pb2.ListEventSubscriptionsResponse,
+    ],
+)
+
+_TeamServiceCancelEventSubscriptionType = typing_extensions.TypeVar(
+    '_TeamServiceCancelEventSubscriptionType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.CancelEventSubscriptionRequest,
+        teamwire.v1.team_pb2.CancelEventSubscriptionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.CancelEventSubscriptionRequest,
+        teamwire.v1.team_pb2.CancelEventSubscriptionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.CancelEventSubscriptionRequest,
+        teamwire.v1.team_pb2.CancelEventSubscriptionResponse,
+    ],
+)
+
 _TeamServiceSetBudgetType = typing_extensions.TypeVar(
     '_TeamServiceSetBudgetType',
     grpc.UnaryUnaryMultiCallable[
@@ -381,7 +445,7 @@ _TeamServiceSetBudgetType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceReadWorkType, _TeamServiceSendBaseType, _TeamServiceAnswerQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType, _TeamServiceSetBudgetType]):
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceGetLastTurnType, _TeamServiceReadTranscriptType, _TeamServiceReadWorkType, _TeamServiceSendBaseType, _TeamServiceAnswerQueryType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType, _TeamServiceSetTagsType, _TeamServiceSubscribeToEventType, _TeamServiceListEventSubscriptionsType, _TeamServiceCancelEventSubscriptionType, _TeamServiceSetBudgetType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
@@ -478,6 +542,22 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
             teamwire.v1.team_pb2.SetNoticeLevelResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SetTagsRequest,
+            teamwire.v1.team_pb2.SetTagsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SubscribeToEventRequest,
+            teamwire.v1.team_pb2.SubscribeToEventResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.ListEventSubscriptionsRequest,
+            teamwire.v1.team_pb2.ListEventSubscriptionsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.CancelEventSubscriptionRequest,
+            teamwire.v1.team_pb2.CancelEventSubscriptionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
             teamwire.v1.activity_pb2.SetBudgetRequest,
             teamwire.v1.activity_pb2.SetBudgetResponse,
         ],
@@ -568,6 +648,22 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.SetNoticeLevelRequest,
             teamwire.v1.team_pb2.SetNoticeLevelResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SetTagsRequest,
+            teamwire.v1.team_pb2.SetTagsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SubscribeToEventRequest,
+            teamwire.v1.team_pb2.SubscribeToEventResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.ListEventSubscriptionsRequest,
+            teamwire.v1.team_pb2.ListEventSubscriptionsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.CancelEventSubscriptionRequest,
+            teamwire.v1.team_pb2.CancelEventSubscriptionResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.activity_pb2.SetBudgetRequest,
@@ -752,6 +848,37 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
     """
 
+    SetTags: _TeamServiceSetTagsType
+    """Adds tags to a member, and removes some. A message to `@TAG` goes to the members that have the tag when it is sent; see
+    DirectMessage.recipient. Only the lead and the operator may set tags: members never set their own. Tags belong to the member's
+    name, and outlive its lives. A new member gets the tags of its join token and, if a host starts it, of its profile. If a name
+    passes to a new bearer by a join token that is not for this name, the former tags are gone. Repeating the call changes nothing.
+
+    PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD (over 16 tags, or
+    nothing to change), INVALID_NAME, MISSING_RECIPIENT, TEAM_MISMATCH.
+    """
+
+    SubscribeToEvent: _TeamServiceSubscribeToEventType
+    """Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
+    once. A call about the same event renews the subscription.
+
+    PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
+    INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
+    up to 32 subscriptions, up to 100 members subscribe to one event, and up to 256 subscriptions of a team are to files).
+    """
+
+    ListEventSubscriptions: _TeamServiceListEventSubscriptionsType
+    """Lists the caller's subscriptions to events that have neither ended nor expired.
+
+    PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox).
+    """
+
+    CancelEventSubscription: _TeamServiceCancelEventSubscriptionType
+    """Cancels one of the caller's subscriptions to events. It then causes no notice. Cancelling one that has ended changes nothing.
+
+    PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). INVALID_ARGUMENT: INVALID_FIELD.
+    """
+
     SetBudget: _TeamServiceSetBudgetType
     """Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The
     coordinator adds up what runners report, over all lives. A runner ends its program's turn when a budget is used up, and asks
@@ -845,6 +972,22 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.SetNoticeLevelRequest,
         teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetTagsRequest,
+        teamwire.v1.team_pb2.SetTagsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SubscribeToEventRequest,
+        teamwire.v1.team_pb2.SubscribeToEventResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.ListEventSubscriptionsRequest,
+        teamwire.v1.team_pb2.ListEventSubscriptionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.CancelEventSubscriptionRequest,
+        teamwire.v1.team_pb2.CancelEventSubscriptionResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.activity_pb2.SetBudgetRequest,
@@ -1142,6 +1285,57 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
 
         PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
         AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
+        """
+
+    @abc.abstractmethod
+    def SetTags(
+        self,
+        request: teamwire.v1.team_pb2.SetTagsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.team_pb2.SetTagsResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetTagsResponse]]:
+        """Adds tags to a member, and removes some. A message to `@TAG` goes to the members that have the tag when it is sent; see
+        DirectMessage.recipient. Only the lead and the operator may set tags: members never set their own. Tags belong to the member's
+        name, and outlive its lives. A new member gets the tags of its join token and, if a host starts it, of its profile. If a name
+        passes to a new bearer by a join token that is not for this name, the former tags are gone. Repeating the call changes nothing.
+
+        PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD (over 16 tags, or
+        nothing to change), INVALID_NAME, MISSING_RECIPIENT, TEAM_MISMATCH.
+        """
+
+    @abc.abstractmethod
+    def SubscribeToEvent(
+        self,
+        request: teamwire.v1.team_pb2.SubscribeToEventRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.team_pb2.SubscribeToEventResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SubscribeToEventResponse]]:
+        """Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
+        once. A call about the same event renews the subscription.
+
+        PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
+        INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
+        up to 32 subscriptions, up to 100 members subscribe to one event, and up to 256 subscriptions of a team are to files).
+        """
+
+    @abc.abstractmethod
+    def ListEventSubscriptions(
+        self,
+        request: teamwire.v1.team_pb2.ListEventSubscriptionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.team_pb2.ListEventSubscriptionsResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ListEventSubscriptionsResponse]]:
+        """Lists the caller's subscriptions to events that have neither ended nor expired.
+
+        PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox).
+        """
+
+    @abc.abstractmethod
+    def CancelEventSubscription(
+        self,
+        request: teamwire.v1.team_pb2.CancelEventSubscriptionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.team_pb2.CancelEventSubscriptionResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.CancelEventSubscriptionResponse]]:
+        """Cancels one of the caller's subscriptions to events. It then causes no notice. Cancelling one that has ended changes nothing.
+
+        PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). INVALID_ARGUMENT: INVALID_FIELD.
         """
 
     @abc.abstractmethod

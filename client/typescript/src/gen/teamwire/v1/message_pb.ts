@@ -21,10 +21,10 @@ import type { Message as Message$1 } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/message.proto.
  */
 export const file_teamwire_v1_message: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSKlAQoRUGVybWlzc2lvblJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEgwKBHRvb2wYAiABKAkSDwoHc3VtbWFyeRgDIAEoCRIOCgZkZXRhaWwYBCABKAkSJgoDdHRsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKCHRvb2xfdXNlGAYgASgLMhQudGVhbXdpcmUudjEuVG9vbFVzZSI8CgdUb29sVXNlEg8KB2NvbW1hbmQYASABKAkSDQoFcGF0aHMYAiADKAkSEQoJZGlyZWN0b3J5GAMgASgJIoMBChJQZXJtaXNzaW9uUmVzcG9uc2USEgoKcmVxdWVzdF9pZBgBIAEoCRIUCgdhcHByb3ZlGAIgASgISACIAQESDgoGcmVhc29uGAMgASgJEicKCmFkZF9idWRnZXQYBCABKAsyEy50ZWFtd2lyZS52MS5CdWRnZXRCCgoIX2FwcHJvdmUikAEKDVJldmlld1JlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3VtbWFyeRgDIAEoCRIOCgZyZXN1bHQYBCABKAkSHwoEd29yaxgFIAEoCzIRLnRlYW13aXJlLnYxLldvcmsSGQoRbWVyZ2Vfb25fYXBwcm92YWwYBiABKAgihgEKDlJldmlld1Jlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSFAoHYXBwcm92ZRgCIAEoCEgAiAEBEg4KBnJlYXNvbhgDIAEoCRIOCgZjb21taXQYBCABKAkSDwoHdGFza19pZBgFIAEoBBINCgVtZXJnZRgGIAEoCEIKCghfYXBwcm92ZSJoCgpTcGF3bk9yZGVyEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg4KBm1lbWJlchgDIAEoCRImCgV0ZXJtcxgEIAEoCzIXLnRlYW13aXJlLnYxLlNwYXduVGVybXMijQIKClNwYXduVGVybXMSDwoHcHJvZmlsZRgBIAEoCRIMCgRob3N0GAIgASgJEjMKBmxhYmVscxgDIAMoCzIjLnRlYW13aXJlLnYxLlNwYXduVGVybXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAQgASgIEisKB3Jlc3RhcnQYBSABKA4yGi50ZWFtd2lyZS52MS5SZXN0YXJ0UG9saWN5EgsKA2RpchgGIAEoCRISCgpyZWZ1c2VkX2J5GAcgAygJEhIKCnJlc2NoZWR1bGUYCCABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ+CgtUYXNrU3VtbWFyeRIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKC2Fzc2lnbmVkX2J5GAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEhMKC3dhaXRpbmdfZm9yGAUgAygEIrsCCgZOb3RpY2USJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLk5vdGljZUtpbmQSDgoGbWVtYmVyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRIMCgR0ZXh0GAUgASgJEiUKBGV4aXQYBiABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EiYKBHRhc2sYByABKAsyGC50ZWFtd2lyZS52MS5UYXNrU3VtbWFyeRINCgVjb3VudBgKIAEoDRIsCghmaXJzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJaW1wb3J0YW50GAwgASgIEiUKCGdhdGhlcmVkGA0gAygLMhMudGVhbXdpcmUudjEuTm90aWNlIsQBCgpFeGl0UmVwb3J0EhEKBGNvZGUYASABKAVIAIgBARIOCgZzaWduYWwYAiABKAUSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGZGV0YWlsGAQgASgJEhsKE2FwcHJvdmVkX3JlcXVlc3RfaWQYBSABKAkSMAoNcnVubmVyX2FjdGlvbhgGIAEoDjIZLnRlYW13aXJlLnYxLlJ1bm5lckFjdGlvbkIHCgVfY29kZSJRCgpBdHRhY2htZW50EgsKA3VyaRgBIAEoCRISCgptZWRpYV90eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJIj0KBlNlbmRlchIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuU2VuZGVyS2luZBIMCgRuYW1lGAIgASgJIo8OCgdNZXNzYWdlEgoKAmlkGAEgASgJEgwKBHRlYW0YAiABKAkSIwoGc2VuZGVyGAMgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlY2lwaWVudHMYBSADKAkSEgoKcmVxdWVzdF9pZBgGIAEoCRI2ChJyZXF1ZXN0X2V4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRhcmdldF9pbmNhcm5hdGlvbhgIIAEoBBITCgtpbl9yZXBseV90bxgJIAEoCRIsCgthdHRhY2htZW50cxgKIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSFAoMdHJhY2VfcGFyZW50GAsgASgJEg4KBnByb21wdBgMIAEoCBIRCglhdXRvbWF0aWMYDSABKAgSEwoLd2FudHNfcmVwbHkYDiABKAgSEQoJaW50ZXJydXB0GA8gASgIEmEKB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlQjKStRguCgdtZXNzYWdlEgdjb250ZW50GhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWQwAUgAElsKCWJyb2FkY2FzdBgWIAEoCzIWLnRlYW13aXJlLnYxLkJyb2FkY2FzdEIukrUYKgoJYnJvYWRjYXN0Egdjb250ZW50GhJldmVyeSBvdGhlciBtZW1iZXIwAUgAEoUBChBzaHV0ZG93bl9yZXF1ZXN0GBcgASgLMhwudGVhbXdpcmUudjEuU2h1dGRvd25SZXF1ZXN0QkuStRhHChBzaHV0ZG93biByZXF1ZXN0EgZyZWFzb24aGG9uZSBtZW1iZXIsIG9yIHRlYW0tbGVhZCIRc2h1dGRvd25fcmVzcG9uc2VIABJ9ChFzaHV0ZG93bl9yZXNwb25zZRgYIAEoCzIdLnRlYW13aXJlLnYxLlNodXRkb3duUmVzcG9uc2VCQZK1GD0KEXNodXRkb3duIHJlc3BvbnNlEgZyZWFzb24aIHRoZSBtZW1iZXIgdGhhdCBtYWRlIHRoZSByZXF1ZXN0SAASdQoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0GBkgASgLMiAudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVxdWVzdEIykrUYLgoEcGxhbhIEcGxhbhoIdGhlIGxlYWQiFnBsYW5fYXBwcm92YWxfcmVzcG9uc2VIABJ1ChZwbGFuX2FwcHJvdmFsX3Jlc3BvbnNlGBogASgLMiEudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVzcG9uc2VCMJK1GCwKDXBsYW4gcmVzcG9uc2USCGZlZWRiYWNrGhF0aGUgcGxhbidzIGF1dGhvckgAEqQBChJwZXJtaXNzaW9uX3JlcXVlc3QYHCABKAsyHi50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVxdWVzdEJmkrUYYgoScGVybWlzc2lvbiByZXF1ZXN0EgZkZXRhaWwaLXRoZSBsZWFkLCBvciB0aGUgbWVtYmVyIG5hbWVkIGFzIGl0cyBhcHByb3ZlciITcGVybWlzc2lvbl9yZXNwb25zZSgBSAASgwEKE3Blcm1pc3Npb25fcmVzcG9uc2UYHSABKAsyHy50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVzcG9uc2VCQ5K1GD8KE3Blcm1pc3Npb24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJ4Cg5yZXZpZXdfcmVxdWVzdBgfIAEoCzIaLnRlYW13aXJlLnYxLlJldmlld1JlcXVlc3RCQpK1GD4KDnJldmlldyByZXF1ZXN0EgZyZXN1bHQaE3RoZSB0YXNrJ3MgcmV2aWV3ZXIiD3Jldmlld19yZXNwb25zZUgAEmcKD3Jldmlld19yZXNwb25zZRggIAEoCzIbLnRlYW13aXJlLnYxLlJldmlld1Jlc3BvbnNlQi+StRgrCg9yZXZpZXcgcmVzcG9uc2USBnJlYXNvbhoQdGhlIHRhc2sncyBvd25lckgAElIKC3NwYXduX29yZGVyGB4gASgLMhcudGVhbXdpcmUudjEuU3Bhd25PcmRlckIikrUYHgoLc3Bhd24gb3JkZXISB3N1bW1hcnkaBmEgaG9zdEgAElcKBm5vdGljZRgbIAEoCzITLnRlYW13aXJlLnYxLk5vdGljZUIwkrUYLAoGbm90aWNlEgR0ZXh0Ghx0aGUgbWVtYmVycyB0aGF0IGl0IGNvbmNlcm5zSABCBgoEYm9keSLKBQoLU2VuZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAiABKAkSEwoLaW5fcmVwbHlfdG8YAyABKAkSLAoLYXR0YWNobWVudHMYBCADKAsyFy50ZWFtd2lyZS52MS5BdHRhY2htZW50EhEKCWF1dG9tYXRpYxgFIAEoCBITCgt3YW50c19yZXBseRgGIAEoCBIRCglpbnRlcnJ1cHQYByABKAgSLQoHbWVzc2FnZRgVIAEoCzIaLnRlYW13aXJlLnYxLkRpcmVjdE1lc3NhZ2VIABIrCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RIABI4ChBzaHV0ZG93bl9yZXF1ZXN0GBcgASgLMhwudGVhbXdpcmUudjEuU2h1dGRvd25SZXF1ZXN0SAASOgoRc2h1dGRvd25fcmVzcG9uc2UYGCABKAsyHS50ZWFtd2lyZS52MS5TaHV0ZG93blJlc3BvbnNlSAASQQoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0GBkgASgLMiAudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVxdWVzdEgAEkMKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUgAEjwKEnBlcm1pc3Npb25fcmVxdWVzdBgcIAEoCzIeLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXF1ZXN0SAASPgoTcGVybWlzc2lvbl9yZXNwb25zZRgdIAEoCzIfLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXNwb25zZUgAEjYKD3Jldmlld19yZXNwb25zZRggIAEoCzIbLnRlYW13aXJlLnYxLlJldmlld1Jlc3BvbnNlSABCBgoEYm9keSLIAQoMU2VuZFJlc3BvbnNlEhIKCm1lc3NhZ2VfaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRISCgpyZWNpcGllbnRzGAMgAygJEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCmR1cmFiaWxpdHkYBSABKA4yFy50ZWFtd2lyZS52MS5EdXJhYmlsaXR5EhAKCHJlcGxheWVkGAYgASgIEhAKCHdhcm5pbmdzGAcgAygJIncKDVN0cmVhbVJlcXVlc3QSEwoLaW5zdGFuY2VfaWQYASABKAkSHAoUdW5hY2tlZF9tZXNzYWdlc19tYXgYAiABKA0SGQoRdW5hY2tlZF9ieXRlc19tYXgYAyABKA0SGAoQZmFpbGVkX3NlcXVlbmNlcxgEIAMoBCL6AQoOU3RyZWFtUmVzcG9uc2USLAoGb3BlbmVkGAEgASgLMhoudGVhbXdpcmUudjEuU2Vzc2lvbk9wZW5lZEgAEikKCGRlbGl2ZXJ5GAIgASgLMhUudGVhbXdpcmUudjEuRGVsaXZlcnlIABIrCgloZWFydGJlYXQYAyABKAsyFi50ZWFtd2lyZS52MS5IZWFydGJlYXRIABIuCgdjbG9zaW5nGAQgASgLMhsudGVhbXdpcmUudjEuU2Vzc2lvbkNsb3NpbmdIABIpCgVxdWVyeRgFIAEoCzIYLnRlYW13aXJlLnYxLlJ1bm5lclF1ZXJ5SABCBwoFZnJhbWUirQEKDVNlc3Npb25PcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoBBITCgtpbmNhcm5hdGlvbhgDIAEoBBIPCgdiYWNrbG9nGAQgASgEEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtZW1iZXIYBiABKAkSDAoEdGVhbRgHIAEoCSJbCghEZWxpdmVyeRIQCghzZXF1ZW5jZRgBIAEoBBIWCg5kZWxpdmVyeV9jb3VudBgCIAEoDRIlCgdtZXNzYWdlGAMgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZSI8CglIZWFydGJlYXQSLwoLc2VydmVyX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl4KDlNlc3Npb25DbG9zaW5nEigKBnJlYXNvbhgBIAEoDjIYLnRlYW13aXJlLnYxLkNsb3NlUmVhc29uEg4KBmRldGFpbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjUKCkFja1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgttZXNzYWdlX2lkcxgCIAMoCSIcCgtBY2tSZXNwb25zZRINCgVhY2tlZBgBIAEoDSI1ChFHZXRNZXNzYWdlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkiYwoSR2V0TWVzc2FnZVJlc3BvbnNlEiUKB21lc3NhZ2UYASABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlEiYKCHJlY2VpcHRzGAIgAygLMhQudGVhbXdpcmUudjEuUmVjZWlwdCK7AgoHUmVjZWlwdBIRCglyZWNpcGllbnQYASABKAkSKAoFc3RhdGUYAiABKA4yGS50ZWFtd2lyZS52MS5SZWNlaXB0U3RhdGUSLQoJcXVldWVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxkZWxpdmVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5kZWxpdmVyeV9jb3VudBgGIAEoDRI3ChFkZWFkX2xldHRlcl9jYXVzZRgHIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZRIQCghzZXF1ZW5jZRgIIAEoBCJXChBMaXN0SW5ib3hSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEgwKBHRlYW0YAyABKAkSDgoGbWVtYmVyGAQgASgJImYKEUxpc3RJbmJveFJlc3BvbnNlEikKCmRlbGl2ZXJpZXMYASADKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeRINCgV0b3RhbBgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkqgwEKDVJlc3RhcnRQb2xpY3kSHgoaUkVTVEFSVF9QT0xJQ1lfVU5TUEVDSUZJRUQQABIYChRSRVNUQVJUX1BPTElDWV9ORVZFUhABEh0KGVJFU1RBUlRfUE9MSUNZX09OX0ZBSUxVUkUQAhIZChVSRVNUQVJUX1BPTElDWV9BTFdBWVMQAyrLCgoKTm90aWNlS2luZBIbChdOT1RJQ0VfS0lORF9VTlNQRUNJRklFRBAAEigKEE5PVElDRV9LSU5EX0lETEUQARoSkrUYDhIGbWVtYmVyGgRpZGxlEjoKGU5PVElDRV9LSU5EX01FTUJFUl9FWElURUQQAhobkrUYFxIGbWVtYmVyGg1tZW1iZXIgZXhpdGVkEjgKF05PVElDRV9LSU5EX01FTUJFUl9MT1NUEAMaG5K1GBcIARIGbWVtYmVyGgttZW1iZXIgbG9zdBJECh1OT1RJQ0VfS0lORF9NRU1CRVJfTk9UX0VYSVRFRBAEGiGStRgdCAESBm1lbWJlchoRbWVtYmVyIG5vdCBleGl0ZWQSRgoeTk9USUNFX0tJTkRfU0VTU0lPTl9TVVBFUlNFREVEEAUaIpK1GB4IARIGbWVtYmVyGhJzZXNzaW9uIHN1cGVyc2VkZWQSRAobTk9USUNFX0tJTkRfUkVRVUVTVF9FWFBJUkVEEAYaI5K1GB8IARIKcmVxdWVzdF9pZBoPcmVxdWVzdCBleHBpcmVkEkgKHU5PVElDRV9LSU5EX1JFUVVFU1RfQ0FOQ0VMTEVEEAcaJZK1GCEIARIKcmVxdWVzdF9pZBoRcmVxdWVzdCBjYW5jZWxsZWQSPAoXTk9USUNFX0tJTkRfREVBRF9MRVRURVIQCBofkrUYGwgBEgptZXNzYWdlX2lkGgtkZWFkIGxldHRlchI6ChhOT1RJQ0VfS0lORF9MRUFEX0NIQU5HRUQQCRockrUYGAgBEgZtZW1iZXIaDGxlYWQgY2hhbmdlZBIzChtOT1RJQ0VfS0lORF9UQVNLX0FTU0lHTk1FTlQQChoSkrUYDggBEgR0YXNrGgR0YXNrEjgKGE5PVElDRV9LSU5EX1RBU0tfUkVWT0tFRBALGhqStRgWCAESBHRhc2saDHRhc2sgcmV2b2tlZBI4ChdOT1RJQ0VfS0lORF9VTlBST0NFU1NFRBAMGhuStRgXCAESBm1lbWJlchoLdW5wcm9jZXNzZWQSMAoXTk9USUNFX0tJTkRfV1JJVEVTX0xPU1QQDRoTkrUYDwgBGgt3cml0ZXMgbG9zdBI2ChdOT1RJQ0VfS0lORF9UQVNLX0xBUFNFRBAOGhmStRgVCAESBHRhc2saC3Rhc2sgbGFwc2VkEkIKHE5PVElDRV9LSU5EX01FTUJFUl9SRVNUQVJURUQQDxogkrUYHAgBEgZtZW1iZXIaEG1lbWJlciByZXN0YXJ0ZWQSOAoXTk9USUNFX0tJTkRfV09SS19GQUlMRUQQEBobkrUYFwgBEgZtZW1iZXIaC3dvcmsgZmFpbGVkEjQKGU5PVElDRV9LSU5EX1NQQVdOX1NUQVJURUQQERoVkrUYERIGbWVtYmVyGgdzdGFydGVkEjkKGE5PVElDRV9LSU5EX1NQQVdOX0ZBSUxFRBASGhuStRgXCAESBm1lbWJlchoLbm90IHN0YXJ0ZWQSJAoRTk9USUNFX0tJTkRfUVVPVEEQExoNkrUYCQgBGgVxdW90YRIkChJOT1RJQ0VfS0lORF9ESUdFU1QQFBoMkrUYCBoGZGlnZXN0EjYKFk5PVElDRV9LSU5EX1NBTUVfRklMRVMQFRoakrUYFggBEgZtZW1iZXIaCnNhbWUgZmlsZXMSNgoXTk9USUNFX0tJTkRfUkVWSUVXX1ZPSUQQFhoZkrUYFQgBEgR0YXNrGgtyZXZpZXcgdm9pZBIqChFOT1RJQ0VfS0lORF9NRVJHRRAXGhOStRgPCAESBHRhc2saBW1lcmdlKnsKDFJ1bm5lckFjdGlvbhIdChlSVU5ORVJfQUNUSU9OX1VOU1BFQ0lGSUVEEAASFgoSUlVOTkVSX0FDVElPTl9OT05FEAESGQoVUlVOTkVSX0FDVElPTl9TSUdURVJNEAISGQoVUlVOTkVSX0FDVElPTl9TSUdLSUxMEAMqeAoKU2VuZGVyS2luZBIbChdTRU5ERVJfS0lORF9VTlNQRUNJRklFRBAAEhYKElNFTkRFUl9LSU5EX01FTUJFUhABEhgKFFNFTkRFUl9LSU5EX09QRVJBVE9SEAISGwoXU0VOREVSX0tJTkRfQ09PUkRJTkFUT1IQAypzCgpEdXJhYmlsaXR5EhoKFkRVUkFCSUxJVFlfVU5TUEVDSUZJRUQQABIWChJEVVJBQklMSVRZX0FQUExJRUQQARIWChJEVVJBQklMSVRZX0ZTWU5DRUQQAhIZChVEVVJBQklMSVRZX1JFUExJQ0FURUQQAyrjAQoLQ2xvc2VSZWFzb24SHAoYQ0xPU0VfUkVBU09OX1VOU1BFQ0lGSUVEEAASIgoeQ0xPU0VfUkVBU09OX1NIVVRET1dOX0FQUFJPVkVEEAESGwoXQ0xPU0VfUkVBU09OX1NVUEVSU0VERUQQAhIdChlDTE9TRV9SRUFTT05fVEVBTV9ERUxFVEVEEAMSGQoVQ0xPU0VfUkVBU09OX0RSQUlOSU5HEAQSHwobQ0xPU0VfUkVBU09OX01FTUJFUl9TVE9QUEVEEAUSGgoWQ0xPU0VfUkVBU09OX0RBVEFfTE9TVBAGKqIBCgxSZWNlaXB0U3RhdGUSHQoZUkVDRUlQVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFJFQ0VJUFRfU1RBVEVfUVVFVUVEEAESGwoXUkVDRUlQVF9TVEFURV9ERUxJVkVSRUQQAhIbChdSRUNFSVBUX1NUQVRFX1BST0NFU1NFRBADEh8KG1JFQ0VJUFRfU1RBVEVfREVBRF9MRVRURVJFRBAEKtYCCg9EZWFkTGV0dGVyQ2F1c2USIQodREVBRF9MRVRURVJfQ0FVU0VfVU5TUEVDSUZJRUQQABIkCiBERUFEX0xFVFRFUl9DQVVTRV9ERUxJVkVSWV9MSU1JVBABEiUKIURFQURfTEVUVEVSX0NBVVNFX1RBUkdFVF9SRVBMQUNFRBACEiAKHERFQURfTEVUVEVSX0NBVVNFX0lOQk9YX0ZVTEwQAxIkCiBERUFEX0xFVFRFUl9DQVVTRV9NRU1CRVJfUkVNT1ZFRBAEEh4KGkRFQURfTEVUVEVSX0NBVVNFX1JFUExBQ0VEEAUSIQodREVBRF9MRVRURVJfQ0FVU0VfTk9UX1NUQVJURUQQBhIiCh5ERUFEX0xFVFRFUl9DQVVTRV9SRVFVRVNUX09WRVIQBxIkCiBERUFEX0xFVFRFUl9DQVVTRV9TRU5ERVJfU1RPUFBFRBAIMrEDCg5NZXNzYWdlU2VydmljZRJKCgRTZW5kEhgudGVhbXdpcmUudjEuU2VuZFJlcXVlc3QaGS50ZWFtd2lyZS52MS5TZW5kUmVzcG9uc2UiDZACAoq1GAYKAgEFEAESTwoGU3RyZWFtEhoudGVhbXdpcmUudjEuU3RyZWFtUmVxdWVzdBobLnRlYW13aXJlLnYxLlN0cmVhbVJlc3BvbnNlIgqKtRgGCgIBAxABMAESRwoDQWNrEhcudGVhbXdpcmUudjEuQWNrUmVxdWVzdBoYLnRlYW13aXJlLnYxLkFja1Jlc3BvbnNlIg2QAgKKtRgGCgIBAxABEl0KCkdldE1lc3NhZ2USHi50ZWFtd2lyZS52MS5HZXRNZXNzYWdlUmVxdWVzdBofLnRlYW13aXJlLnYxLkdldE1lc3NhZ2VSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESWgoJTGlzdEluYm94Eh0udGVhbXdpcmUudjEuTGlzdEluYm94UmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RJbmJveFJlc3BvbnNlIg6QAgGKtRgHCgMBBAUQAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_options, file_teamwire_v1_query, file_teamwire_v1_work]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiOgoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCRILCgN0YWcYAyABKAkiXAoPU2h1dGRvd25SZXF1ZXN0EhEKCXJlY2lwaWVudBgBIAEoCRIOCgZyZWFzb24YAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlgKEFNodXRkb3duUmVzcG9uc2USEgoKcmVxdWVzdF9pZBgBIAEoCRIUCgdhcHByb3ZlGAIgASgISACIAQESDgoGcmVhc29uGAMgASgJQgoKCF9hcHByb3ZlIlwKE1BsYW5BcHByb3ZhbFJlcXVlc3QSDAoEcGxhbhgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEiYKA3R0bBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJxChRQbGFuQXBwcm92YWxSZXNwb25zZRIRCglyZWNpcGllbnQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIUCgdhcHByb3ZlGAMgASgISACIAQESEAoIZmVlZGJhY2sYBCABKAlCCgoIX2FwcHJvdmUipQEKEVBlcm1pc3Npb25SZXF1ZXN0EhEKCXJlY2lwaWVudBgBIAEoCRIMCgR0b29sGAIgASgJEg8KB3N1bW1hcnkYAyABKAkSDgoGZGV0YWlsGAQgASgJEiYKA3R0bBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgh0b29sX3VzZRgGIAEoCzIULnRlYW13aXJlLnYxLlRvb2xVc2UiPAoHVG9vbFVzZRIPCgdjb21tYW5kGAEgASgJEg0KBXBhdGhzGAIgAygJEhEKCWRpcmVjdG9yeRgDIAEoCSKDAQoSUGVybWlzc2lvblJlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSFAoHYXBwcm92ZRgCIAEoCEgAiAEBEg4KBnJlYXNvbhgDIAEoCRInCgphZGRfYnVkZ2V0GAQgASgLMhMudGVhbXdpcmUudjEuQnVkZ2V0QgoKCF9hcHByb3ZlIpABCg1SZXZpZXdSZXF1ZXN0EhEKCXJlY2lwaWVudBgBIAEoCRIPCgd0YXNrX2lkGAIgASgEEg8KB3N1bW1hcnkYAyABKAkSDgoGcmVzdWx0GAQgASgJEh8KBHdvcmsYBSABKAsyES50ZWFtd2lyZS52MS5Xb3JrEhkKEW1lcmdlX29uX2FwcHJvdmFsGAYgASgIIoYBCg5SZXZpZXdSZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAkSDgoGY29tbWl0GAQgASgJEg8KB3Rhc2tfaWQYBSABKAQSDQoFbWVyZ2UYBiABKAhCCgoIX2FwcHJvdmUiaAoKU3Bhd25PcmRlchIRCglyZWNpcGllbnQYASABKAkSDwoHc3VtbWFyeRgCIAEoCRIOCgZtZW1iZXIYAyABKAkSJgoFdGVybXMYBCABKAsyFy50ZWFtd2lyZS52MS5TcGF3blRlcm1zIo0CCgpTcGF3blRlcm1zEg8KB3Byb2ZpbGUYASABKAkSDAoEaG9zdBgCIAEoCRIzCgZsYWJlbHMYAyADKAsyIy50ZWFtd2lyZS52MS5TcGF3blRlcm1zLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgEIAEoCBIrCgdyZXN0YXJ0GAUgASgOMhoudGVhbXdpcmUudjEuUmVzdGFydFBvbGljeRILCgNkaXIYBiABKAkSEgoKcmVmdXNlZF9ieRgHIAMoCRISCgpyZXNjaGVkdWxlGAggASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi4gEKEUV2ZW50U3Vic2NyaXB0aW9uEgoKAmlkGAEgASgJEhUKC21lbWJlcl9pZGxlGAIgASgJSAASFQoLbWVtYmVyX2V4aXQYAyABKAlIABITCgl0YXNrX2RvbmUYBCABKARIABIVCgtmaWxlX2VkaXRlZBgFIAEoCUgAEi4KCmNyZWF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgcKBWV2ZW50In4KC1Rhc2tTdW1tYXJ5EgoKAmlkGAEgASgEEg8KB3N1YmplY3QYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSKAoLYXNzaWduZWRfYnkYBCABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISEwoLd2FpdGluZ19mb3IYBSADKAQi8QIKBk5vdGljZRIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuTm90aWNlS2luZBIOCgZtZW1iZXIYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCRISCgptZXNzYWdlX2lkGAQgASgJEgwKBHRleHQYBSABKAkSJQoEZXhpdBgGIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSJgoEdGFzaxgHIAEoCzIYLnRlYW13aXJlLnYxLlRhc2tTdW1tYXJ5Eg0KBWNvdW50GAogASgNEiwKCGZpcnN0X2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglpbXBvcnRhbnQYDCABKAgSJQoIZ2F0aGVyZWQYDSADKAsyEy50ZWFtd2lyZS52MS5Ob3RpY2USNAoMc3Vic2NyaXB0aW9uGA4gASgLMh4udGVhbXdpcmUudjEuRXZlbnRTdWJzY3JpcHRpb24ixAEKCkV4aXRSZXBvcnQSEQoEY29kZRgBIAEoBUgAiAEBEg4KBnNpZ25hbBgCIAEoBRIrCghkdXJhdGlvbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZkZXRhaWwYBCABKAkSGwoTYXBwcm92ZWRfcmVxdWVzdF9pZBgFIAEoCRIwCg1ydW5uZXJfYWN0aW9uGAYgASgOMhkudGVhbXdpcmUudjEuUnVubmVyQWN0aW9uQgcKBV9jb2RlIlEKCkF0dGFjaG1lbnQSCwoDdXJpGAEgASgJEhIKCm1lZGlhX3R5cGUYAiABKAkSEgoKc2l6ZV9ieXRlcxgDIAEoBBIOCgZzaGEyNTYYBCABKAkiPQoGU2VuZGVyEiUKBGtpbmQYASABKA4yFy50ZWFtd2lyZS52MS5TZW5kZXJLaW5kEgwKBG5hbWUYAiABKAkilQ4KB01lc3NhZ2USCgoCaWQYASABKAkSDAoEdGVhbRgCIAEoCRIjCgZzZW5kZXIYAyABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISKwoHc2VudF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcmVjaXBpZW50cxgFIAMoCRISCgpyZXF1ZXN0X2lkGAYgASgJEjYKEnJlcXVlc3RfZXhwaXJlc19hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGgoSdGFyZ2V0X2luY2FybmF0aW9uGAggASgEEhMKC2luX3JlcGx5X3RvGAkgASgJEiwKC2F0dGFjaG1lbnRzGAogAygLMhcudGVhbXdpcmUudjEuQXR0YWNobWVudBIUCgx0cmFjZV9wYXJlbnQYCyABKAkSDgoGcHJvbXB0GAwgASgIEhEKCWF1dG9tYXRpYxgNIAEoCBITCgt3YW50c19yZXBseRgOIAEoCBIRCglpbnRlcnJ1cHQYDyABKAgSZwoHbWVzc2FnZRgVIAEoCzIaLnRlYW13aXJlLnYxLkRpcmVjdE1lc3NhZ2VCOJK1GDQKB21lc3NhZ2USB2NvbnRlbnQaHm9uZSBtZW1iZXIsIHRlYW0tbGVhZCwgb3IgQFRBRzABSAASWwoJYnJvYWRjYXN0GBYgASgLMhYudGVhbXdpcmUudjEuQnJvYWRjYXN0Qi6StRgqCglicm9hZGNhc3QSB2NvbnRlbnQaEmV2ZXJ5IG90aGVyIG1lbWJlcjABSAAShQEKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RCS5K1GEcKEHNodXRkb3duIHJlcXVlc3QSBnJlYXNvbhoYb25lIG1lbWJlciwgb3IgdGVhbS1sZWFkIhFzaHV0ZG93bl9yZXNwb25zZUgAEn0KEXNodXRkb3duX3Jlc3BvbnNlGBggASgLMh0udGVhbXdpcmUudjEuU2h1dGRvd25SZXNwb25zZUJBkrUYPQoRc2h1dGRvd24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJ1ChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0QjKStRguCgRwbGFuEgRwbGFuGgh0aGUgbGVhZCIWcGxhbl9hcHByb3ZhbF9yZXNwb25zZUgAEnUKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUIwkrUYLAoNcGxhbiByZXNwb25zZRIIZmVlZGJhY2saEXRoZSBwbGFuJ3MgYXV0aG9ySAASpAEKEnBlcm1pc3Npb25fcmVxdWVzdBgcIAEoCzIeLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXF1ZXN0QmaStRhiChJwZXJtaXNzaW9uIHJlcXVlc3QSBmRldGFpbBotdGhlIGxlYWQsIG9yIHRoZSBtZW1iZXIgbmFtZWQgYXMgaXRzIGFwcHJvdmVyIhNwZXJtaXNzaW9uX3Jlc3BvbnNlKAFIABKDAQoTcGVybWlzc2lvbl9yZXNwb25zZRgdIAEoCzIfLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXNwb25zZUJDkrUYPwoTcGVybWlzc2lvbiByZXNwb25zZRIGcmVhc29uGiB0aGUgbWVtYmVyIHRoYXQgbWFkZSB0aGUgcmVxdWVzdEgAEngKDnJldmlld19yZXF1ZXN0GB8gASgLMhoudGVhbXdpcmUudjEuUmV2aWV3UmVxdWVzdEJCkrUYPgoOcmV2aWV3IHJlcXVlc3QSBnJlc3VsdBoTdGhlIHRhc2sncyByZXZpZXdlciIPcmV2aWV3X3Jlc3BvbnNlSAASZwoPcmV2aWV3X3Jlc3BvbnNlGCAgASgLMhsudGVhbXdpcmUudjEuUmV2aWV3UmVzcG9uc2VCL5K1GCsKD3JldmlldyByZXNwb25zZRIGcmVhc29uGhB0aGUgdGFzaydzIG93bmVySAASUgoLc3Bhd25fb3JkZXIYHiABKAsyFy50ZWFtd2lyZS52MS5TcGF3bk9yZGVyQiKStRgeCgtzcGF3biBvcmRlchIHc3VtbWFyeRoGYSBob3N0SAASVwoGbm90aWNlGBsgASgLMhMudGVhbXdpcmUudjEuTm90aWNlQjCStRgsCgZub3RpY2USBHRleHQaHHRoZSBtZW1iZXJzIHRoYXQgaXQgY29uY2VybnNIAEIGCgRib2R5IsoFCgtTZW5kUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRITCgtpbl9yZXBseV90bxgDIAEoCRIsCgthdHRhY2htZW50cxgEIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSEQoJYXV0b21hdGljGAUgASgIEhMKC3dhbnRzX3JlcGx5GAYgASgIEhEKCWludGVycnVwdBgHIAEoCBItCgdtZXNzYWdlGBUgASgLMhoudGVhbXdpcmUudjEuRGlyZWN0TWVzc2FnZUgAEisKCWJyb2FkY2FzdBgWIAEoCzIWLnRlYW13aXJlLnYxLkJyb2FkY2FzdEgAEjgKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RIABI6ChFzaHV0ZG93bl9yZXNwb25zZRgYIAEoCzIdLnRlYW13aXJlLnYxLlNodXRkb3duUmVzcG9uc2VIABJBChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0SAASQwoWcGxhbl9hcHByb3ZhbF9yZXNwb25zZRgaIAEoCzIhLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlc3BvbnNlSAASPAoScGVybWlzc2lvbl9yZXF1ZXN0GBwgASgLMh4udGVhbXdpcmUudjEuUGVybWlzc2lvblJlcXVlc3RIABI+ChNwZXJtaXNzaW9uX3Jlc3BvbnNlGB0gASgLMh8udGVhbXdpcmUudjEuUGVybWlzc2lvblJlc3BvbnNlSAASNgoPcmV2aWV3X3Jlc3BvbnNlGCAgASgLMhsudGVhbXdpcmUudjEuUmV2aWV3UmVzcG9uc2VIAEIGCgRib2R5IsgBCgxTZW5kUmVzcG9uc2USEgoKbWVzc2FnZV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhIKCnJlY2lwaWVudHMYAyADKAkSKwoHc2VudF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoKZHVyYWJpbGl0eRgFIAEoDjIXLnRlYW13aXJlLnYxLkR1cmFiaWxpdHkSEAoIcmVwbGF5ZWQYBiABKAgSEAoId2FybmluZ3MYByADKAkidwoNU3RyZWFtUmVxdWVzdBITCgtpbnN0YW5jZV9pZBgBIAEoCRIcChR1bmFja2VkX21lc3NhZ2VzX21heBgCIAEoDRIZChF1bmFja2VkX2J5dGVzX21heBgDIAEoDRIYChBmYWlsZWRfc2VxdWVuY2VzGAQgAygEIvoBCg5TdHJlYW1SZXNwb25zZRIsCgZvcGVuZWQYASABKAsyGi50ZWFtd2lyZS52MS5TZXNzaW9uT3BlbmVkSAASKQoIZGVsaXZlcnkYAiABKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeUgAEisKCWhlYXJ0YmVhdBgDIAEoCzIWLnRlYW13aXJlLnYxLkhlYXJ0YmVhdEgAEi4KB2Nsb3NpbmcYBCABKAsyGy50ZWFtd2lyZS52MS5TZXNzaW9uQ2xvc2luZ0gAEikKBXF1ZXJ5GAUgASgLMhgudGVhbXdpcmUudjEuUnVubmVyUXVlcnlIAEIHCgVmcmFtZSKtAQoNU2Vzc2lvbk9wZW5lZBISCgpzZXNzaW9uX2lkGAEgASgJEg0KBWVwb2NoGAIgASgEEhMKC2luY2FybmF0aW9uGAMgASgEEg8KB2JhY2tsb2cYBCABKAQSNQoSaGVhcnRiZWF0X2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1lbWJlchgGIAEoCRIMCgR0ZWFtGAcgASgJIlsKCERlbGl2ZXJ5EhAKCHNlcXVlbmNlGAEgASgEEhYKDmRlbGl2ZXJ5X2NvdW50GAIgASgNEiUKB21lc3NhZ2UYAyABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlIjwKCUhlYXJ0YmVhdBIvCgtzZXJ2ZXJfdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoOU2Vzc2lvbkNsb3NpbmcSKAoGcmVhc29uGAEgASgOMhgudGVhbXdpcmUudjEuQ2xvc2VSZWFzb24SDgoGZGV0YWlsGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiNQoKQWNrUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC21lc3NhZ2VfaWRzGAIgAygJIhwKC0Fja1Jlc3BvbnNlEg0KBWFja2VkGAEgASgNIjUKEUdldE1lc3NhZ2VSZXF1ZXN0EgwKBHRlYW0YASABKAkSEgoKbWVzc2FnZV9pZBgCIAEoCSJjChJHZXRNZXNzYWdlUmVzcG9uc2USJQoHbWVzc2FnZRgBIAEoCzIULnRlYW13aXJlLnYxLk1lc3NhZ2USJgoIcmVjZWlwdHMYAiADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0IrsCCgdSZWNlaXB0EhEKCXJlY2lwaWVudBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLnRlYW13aXJlLnYxLlJlY2VpcHRTdGF0ZRItCglxdWV1ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGRlbGl2ZXJlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmRlbGl2ZXJ5X2NvdW50GAYgASgNEjcKEWRlYWRfbGV0dGVyX2NhdXNlGAcgASgOMhwudGVhbXdpcmUudjEuRGVhZExldHRlckNhdXNlEhAKCHNlcXVlbmNlGAggASgEIlcKEExpc3RJbmJveFJlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDAoEdGVhbRgDIAEoCRIOCgZtZW1iZXIYBCABKAkiZgoRTGlzdEluYm94UmVzcG9uc2USKQoKZGVsaXZlcmllcxgBIAMoCzIVLnRlYW13aXJlLnYxLkRlbGl2ZXJ5Eg0KBXRvdGFsGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSqDAQoNUmVzdGFydFBvbGljeRIeChpSRVNUQVJUX1BPTElDWV9VTlNQRUNJRklFRBAAEhgKFFJFU1RBUlRfUE9MSUNZX05FVkVSEAESHQoZUkVTVEFSVF9QT0xJQ1lfT05fRkFJTFVSRRACEhkKFVJFU1RBUlRfUE9MSUNZX0FMV0FZUxADKo0LCgpOb3RpY2VLaW5kEhsKF05PVElDRV9LSU5EX1VOU1BFQ0lGSUVEEAASKAoQTk9USUNFX0tJTkRfSURMRRABGhKStRgOEgZtZW1iZXIaBGlkbGUSOgoZTk9USUNFX0tJTkRfTUVNQkVSX0VYSVRFRBACGhuStRgXEgZtZW1iZXIaDW1lbWJlciBleGl0ZWQSOAoXTk9USUNFX0tJTkRfTUVNQkVSX0xPU1QQAxobkrUYFwgBEgZtZW1iZXIaC21lbWJlciBsb3N0EkQKHU5PVElDRV9LSU5EX01FTUJFUl9OT1RfRVhJVEVEEAQaIZK1GB0IARIGbWVtYmVyGhFtZW1iZXIgbm90IGV4aXRlZBJGCh5OT1RJQ0VfS0lORF9TRVNTSU9OX1NVUEVSU0VERUQQBRoikrUYHggBEgZtZW1iZXIaEnNlc3Npb24gc3VwZXJzZWRlZBJEChtOT1RJQ0VfS0lORF9SRVFVRVNUX0VYUElSRUQQBhojkrUYHwgBEgpyZXF1ZXN0X2lkGg9yZXF1ZXN0IGV4cGlyZWQSSAodTk9USUNFX0tJTkRfUkVRVUVTVF9DQU5DRUxMRUQQBxolkrUYIQgBEgpyZXF1ZXN0X2lkGhFyZXF1ZXN0IGNhbmNlbGxlZBI8ChdOT1RJQ0VfS0lORF9ERUFEX0xFVFRFUhAIGh+StRgbCAESCm1lc3NhZ2VfaWQaC2RlYWQgbGV0dGVyEjoKGE5PVElDRV9LSU5EX0xFQURfQ0hBTkdFRBAJGhyStRgYCAESBm1lbWJlchoMbGVhZCBjaGFuZ2VkEjMKG05PVElDRV9LSU5EX1RBU0tfQVNTSUdOTUVOVBAKGhKStRgOCAESBHRhc2saBHRhc2sSOAoYTk9USUNFX0tJTkRfVEFTS19SRVZPS0VEEAsaGpK1GBYIARIEdGFzaxoMdGFzayByZXZva2VkEjgKF05PVElDRV9LSU5EX1VOUFJPQ0VTU0VEEAwaG5K1GBcIARIGbWVtYmVyGgt1bnByb2Nlc3NlZBIwChdOT1RJQ0VfS0lORF9XUklURVNfTE9TVBANGhOStRgPCAEaC3dyaXRlcyBsb3N0EjYKF05PVElDRV9LSU5EX1RBU0tfTEFQU0VEEA4aGZK1GBUIARIEdGFzaxoLdGFzayBsYXBzZWQSQgocTk9USUNFX0tJTkRfTUVNQkVSX1JFU1RBUlRFRBAPGiCStRgcCAESBm1lbWJlchoQbWVtYmVyIHJlc3RhcnRlZBI4ChdOT1RJQ0VfS0lORF9XT1JLX0ZBSUxFRBAQGhuStRgXCAESBm1lbWJlchoLd29yayBmYWlsZWQSNAoZTk9USUNFX0tJTkRfU1BBV05fU1RBUlRFRBARGhWStRgREgZtZW1iZXIaB3N0YXJ0ZWQSOQoYTk9USUNFX0tJTkRfU1BBV05fRkFJTEVEEBIaG5K1GBcIARIGbWVtYmVyGgtub3Qgc3RhcnRlZBIkChFOT1RJQ0VfS0lORF9RVU9UQRATGg2StRgJCAEaBXF1b3RhEiQKEk5PVElDRV9LSU5EX0RJR0VTVBAUGgyStRgIGgZkaWdlc3QSNgoWTk9USUNFX0tJTkRfU0FNRV9GSUxFUxAVGhqStRgWCAESBm1lbWJlchoKc2FtZSBmaWxlcxI2ChdOT1RJQ0VfS0lORF9SRVZJRVdfVk9JRBAWGhmStRgVCAESBHRhc2saC3JldmlldyB2b2lkEioKEU5PVElDRV9LSU5EX01FUkdFEBcaE5K1GA8IARIEdGFzaxoFbWVyZ2USQAoYTk9USUNFX0tJTkRfU1VCU0NSSVBUSU9OEBgaIpK1GB4IARIMc3Vic2NyaXB0aW9uGgxzdWJzY3JpcHRpb24qewoMUnVubmVyQWN0aW9uEh0KGVJVTk5FUl9BQ1RJT05fVU5TUEVDSUZJRUQQABIWChJSVU5ORVJfQUNUSU9OX05PTkUQARIZChVSVU5ORVJfQUNUSU9OX1NJR1RFUk0QAhIZChVSVU5ORVJfQUNUSU9OX1NJR0tJTEwQAyp4CgpTZW5kZXJLaW5kEhsKF1NFTkRFUl9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSU0VOREVSX0tJTkRfTUVNQkVSEAESGAoUU0VOREVSX0tJTkRfT1BFUkFUT1IQAhIbChdTRU5ERVJfS0lORF9DT09SRElOQVRPUhADKnMKCkR1cmFiaWxpdHkSGgoWRFVSQUJJTElUWV9VTlNQRUNJRklFRBAAEhYKEkRVUkFCSUxJVFlfQVBQTElFRBABEhYKEkRVUkFCSUxJVFlfRlNZTkNFRBACEhkKFURVUkFCSUxJVFlfUkVQTElDQVRFRBADKuMBCgtDbG9zZVJlYXNvbhIcChhDTE9TRV9SRUFTT05fVU5TUEVDSUZJRUQQABIiCh5DTE9TRV9SRUFTT05fU0hVVERPV05fQVBQUk9WRUQQARIbChdDTE9TRV9SRUFTT05fU1VQRVJTRURFRBACEh0KGUNMT1NFX1JFQVNPTl9URUFNX0RFTEVURUQQAxIZChVDTE9TRV9SRUFTT05fRFJBSU5JTkcQBBIfChtDTE9TRV9SRUFTT05fTUVNQkVSX1NUT1BQRUQQBRIaChZDTE9TRV9SRUFTT05fREFUQV9MT1NUEAYqogEKDFJlY2VpcHRTdGF0ZRIdChlSRUNFSVBUX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUUkVDRUlQVF9TVEFURV9RVUVVRUQQARIbChdSRUNFSVBUX1NUQVRFX0RFTElWRVJFRBACEhsKF1JFQ0VJUFRfU1RBVEVfUFJPQ0VTU0VEEAMSHwobUkVDRUlQVF9TVEFURV9ERUFEX0xFVFRFUkVEEAQq1gIKD0RlYWRMZXR0ZXJDYXVzZRIhCh1ERUFEX0xFVFRFUl9DQVVTRV9VTlNQRUNJRklFRBAAEiQKIERFQURfTEVUVEVSX0NBVVNFX0RFTElWRVJZX0xJTUlUEAESJQohREVBRF9MRVRURVJfQ0FVU0VfVEFSR0VUX1JFUExBQ0VEEAISIAocREVBRF9MRVRURVJfQ0FVU0VfSU5CT1hfRlVMTBADEiQKIERFQURfTEVUVEVSX0NBVVNFX01FTUJFUl9SRU1PVkVEEAQSHgoaREVBRF9MRVRURVJfQ0FVU0VfUkVQTEFDRUQQBRIhCh1ERUFEX0xFVFRFUl9DQVVTRV9OT1RfU1RBUlRFRBAGEiIKHkRFQURfTEVUVEVSX0NBVVNFX1JFUVVFU1RfT1ZFUhAHEiQKIERFQURfTEVUVEVSX0NBVVNFX1NFTkRFUl9TVE9QUEVEEAgysQMKDk1lc3NhZ2VTZXJ2aWNlEkoKBFNlbmQSGC50ZWFtd2lyZS52MS5TZW5kUmVxdWVzdBoZLnRlYW13aXJlLnYxLlNlbmRSZXNwb25zZSINkAICirUYBgoCAQUQARJPCgZTdHJlYW0SGi50ZWFtd2lyZS52MS5TdHJlYW1SZXF1ZXN0GhsudGVhbXdpcmUudjEuU3RyZWFtUmVzcG9uc2UiCoq1GAYKAgEDEAEwARJHCgNBY2sSFy50ZWFtd2lyZS52MS5BY2tSZXF1ZXN0GhgudGVhbXdpcmUudjEuQWNrUmVzcG9uc2UiDZACAoq1GAYKAgEDEAESXQoKR2V0TWVzc2FnZRIeLnRlYW13aXJlLnYxLkdldE1lc3NhZ2VSZXF1ZXN0Gh8udGVhbXdpcmUudjEuR2V0TWVzc2FnZVJlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJaCglMaXN0SW5ib3gSHS50ZWFtd2lyZS52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdEluYm94UmVzcG9uc2UiDpACAYq1GAcKAwEEBRABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_options, file_teamwire_v1_query, file_teamwire_v1_work]);
 
 /**
- * A text for one member.
+ * A text for one member, or for all members that have a tag.
  *
  * @generated from message teamwire.v1.DirectMessage
  */
@@ -32,6 +32,10 @@ export type DirectMessage = Message$1<"teamwire.v1.DirectMessage"> & {
   /**
    * Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
    * delivered message: the name in its original spelling.
+   *
+   * `@TAG`: all members that have the tag at this moment, without the sender; see TeamService.SetTags. It becomes a broadcast, whose
+   * `tag` is set. `@any:TAG`: one of them, which the coordinator chooses: an idle one if there is one, and then the one with the
+   * fewest messages in its inbox. Only a message has such recipients; a request goes to one member by name.
    *
    * @generated from field: string recipient = 1;
    */
@@ -60,7 +64,7 @@ export const DirectMessageSchema: GenMessage<DirectMessage> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 0);
 
 /**
- * A text for every member but the sender. On any error, no member gets it.
+ * A text for every member but the sender, or for those that have a tag. On any error, no member gets it.
  *
  * @generated from message teamwire.v1.Broadcast
  */
@@ -78,6 +82,14 @@ export type Broadcast = Message$1<"teamwire.v1.Broadcast"> & {
    * @generated from field: string content = 2;
    */
   content: string;
+
+  /**
+   * Optional. Only members that have this tag get it; see TeamService.SetTags. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`,
+   * case-insensitive. Empty means every member.
+   *
+   * @generated from field: string tag = 3;
+   */
+  tag: string;
 };
 
 /**
@@ -613,6 +625,84 @@ export const SpawnTermsSchema: GenMessage<SpawnTerms> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 12);
 
 /**
+ * A member's wish to get one notice when something happens. It ends with that notice, when it expires, when it is cancelled, or with
+ * the member's life; it outlives a restart of the member's program and of coordinators. Only expiry and the event cause a notice.
+ *
+ * @generated from message teamwire.v1.EventSubscription
+ */
+export type EventSubscription = Message$1<"teamwire.v1.EventSubscription"> & {
+  /**
+   * Set by the coordinator. What it is about, such as `idle/backend`, `exit/backend`, `task/12` or `file/src/*.rs`. A member has at
+   * most one subscription with an id.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Required: INVALID_FIELD when absent. What to wait for.
+   *
+   * @generated from oneof teamwire.v1.EventSubscription.event
+   */
+  event: {
+    /**
+     * This member is idle, or its life ends: see DirectMessage.recipient; neither a tag nor the caller itself. In a reply: the name
+     * in its original spelling.
+     *
+     * @generated from field: string member_idle = 2;
+     */
+    value: string;
+    case: "memberIdle";
+  } | {
+    /**
+     * This member's life ends, or the member is lost. See `member_idle`.
+     *
+     * @generated from field: string member_exit = 3;
+     */
+    value: string;
+    case: "memberExit";
+  } | {
+    /**
+     * This task is completed or deleted.
+     *
+     * @generated from field: uint64 task_done = 4;
+     */
+    value: bigint;
+    case: "taskDone";
+  } | {
+    /**
+     * Another member's program edits a file that this pattern means, from now on. In the form of CreateTaskRequest.paths, such as
+     * `src/*.rs`; up to 200 characters.
+     *
+     * @generated from field: string file_edited = 5;
+     */
+    value: string;
+    case: "fileEdited";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Set by the coordinator. When it was made, or made again.
+   *
+   * @generated from field: google.protobuf.Timestamp created_at = 6;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Set by the coordinator. When it expires.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 7;
+   */
+  expiresAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.EventSubscription.
+ * Use `create(EventSubscriptionSchema)` to create a new message.
+ */
+export const EventSubscriptionSchema: GenMessage<EventSubscription> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_message, 13);
+
+/**
  * A task, as included in a notice.
  *
  * @generated from message teamwire.v1.TaskSummary
@@ -659,7 +749,7 @@ export type TaskSummary = Message$1<"teamwire.v1.TaskSummary"> & {
  * Use `create(TaskSummarySchema)` to create a new message.
  */
 export const TaskSummarySchema: GenMessage<TaskSummary> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 13);
+  messageDesc(file_teamwire_v1_message, 14);
 
 /**
  * News from the coordinator itself.
@@ -748,6 +838,13 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
    * @generated from field: repeated teamwire.v1.Notice gathered = 13;
    */
   gathered: Notice[];
+
+  /**
+   * Set by the coordinator with NOTICE_KIND_SUBSCRIPTION. The subscription, which has ended.
+   *
+   * @generated from field: teamwire.v1.EventSubscription subscription = 14;
+   */
+  subscription?: EventSubscription | undefined;
 };
 
 /**
@@ -755,7 +852,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
  * Use `create(NoticeSchema)` to create a new message.
  */
 export const NoticeSchema: GenMessage<Notice> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 14);
+  messageDesc(file_teamwire_v1_message, 15);
 
 /**
  * How a member's process ended, as its runner saw it.
@@ -811,7 +908,7 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
  * Use `create(ExitReportSchema)` to create a new message.
  */
 export const ExitReportSchema: GenMessage<ExitReport> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 15);
+  messageDesc(file_teamwire_v1_message, 16);
 
 /**
  * A reference to something too large to be content. The coordinator never opens it.
@@ -853,7 +950,7 @@ export type Attachment = Message$1<"teamwire.v1.Attachment"> & {
  * Use `create(AttachmentSchema)` to create a new message.
  */
 export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 16);
+  messageDesc(file_teamwire_v1_message, 17);
 
 /**
  * Who sent a message. Always taken from the credential of the call, never from its body.
@@ -882,7 +979,7 @@ export type Sender = Message$1<"teamwire.v1.Sender"> & {
  * Use `create(SenderSchema)` to create a new message.
  */
 export const SenderSchema: GenMessage<Sender> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 17);
+  messageDesc(file_teamwire_v1_message, 18);
 
 /**
  * A message as it was accepted: immutable, and the same for every recipient.
@@ -1015,7 +1112,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "message";
   } | {
     /**
-     * A text for every member.
+     * A text for every member, or for those that have a tag.
      *
      * @generated from field: teamwire.v1.Broadcast broadcast = 22;
      */
@@ -1109,7 +1206,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
  * Use `create(MessageSchema)` to create a new message.
  */
 export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 18);
+  messageDesc(file_teamwire_v1_message, 19);
 
 /**
  * The request of MessageService.Send.
@@ -1178,7 +1275,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
    */
   body: {
     /**
-     * A text for one member. Every member and the operator may send it.
+     * A text for one member, or for those that have a tag. Every member and the operator may send it.
      *
      * @generated from field: teamwire.v1.DirectMessage message = 21;
      */
@@ -1186,7 +1283,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "message";
   } | {
     /**
-     * A text for every member. Every member and the operator may send it.
+     * A text for every member, or for those that have a tag. Every member and the operator may send it.
      *
      * @generated from field: teamwire.v1.Broadcast broadcast = 22;
      */
@@ -1256,7 +1353,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
  * Use `create(SendRequestSchema)` to create a new message.
  */
 export const SendRequestSchema: GenMessage<SendRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 19);
+  messageDesc(file_teamwire_v1_message, 20);
 
 /**
  * The reply of MessageService.Send.
@@ -1322,7 +1419,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
  * Use `create(SendResponseSchema)` to create a new message.
  */
 export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 20);
+  messageDesc(file_teamwire_v1_message, 21);
 
 /**
  * The request of MessageService.Stream.
@@ -1375,7 +1472,7 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
  * Use `create(StreamRequestSchema)` to create a new message.
  */
 export const StreamRequestSchema: GenMessage<StreamRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 21);
+  messageDesc(file_teamwire_v1_message, 22);
 
 /**
  * One frame of MessageService.Stream.
@@ -1436,7 +1533,7 @@ export type StreamResponse = Message$1<"teamwire.v1.StreamResponse"> & {
  * Use `create(StreamResponseSchema)` to create a new message.
  */
 export const StreamResponseSchema: GenMessage<StreamResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 22);
+  messageDesc(file_teamwire_v1_message, 23);
 
 /**
  * The session that a stream has opened.
@@ -1500,7 +1597,7 @@ export type SessionOpened = Message$1<"teamwire.v1.SessionOpened"> & {
  * Use `create(SessionOpenedSchema)` to create a new message.
  */
 export const SessionOpenedSchema: GenMessage<SessionOpened> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 23);
+  messageDesc(file_teamwire_v1_message, 24);
 
 /**
  * One message from the inbox.
@@ -1536,7 +1633,7 @@ export type Delivery = Message$1<"teamwire.v1.Delivery"> & {
  * Use `create(DeliverySchema)` to create a new message.
  */
 export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 24);
+  messageDesc(file_teamwire_v1_message, 25);
 
 /**
  * Says that the stream is alive.
@@ -1557,7 +1654,7 @@ export type Heartbeat = Message$1<"teamwire.v1.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 25);
+  messageDesc(file_teamwire_v1_message, 26);
 
 /**
  * The last frame of a stream.
@@ -1592,7 +1689,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
  * Use `create(SessionClosingSchema)` to create a new message.
  */
 export const SessionClosingSchema: GenMessage<SessionClosing> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 26);
+  messageDesc(file_teamwire_v1_message, 27);
 
 /**
  * The request of MessageService.Ack.
@@ -1621,7 +1718,7 @@ export type AckRequest = Message$1<"teamwire.v1.AckRequest"> & {
  * Use `create(AckRequestSchema)` to create a new message.
  */
 export const AckRequestSchema: GenMessage<AckRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 27);
+  messageDesc(file_teamwire_v1_message, 28);
 
 /**
  * The reply of MessageService.Ack.
@@ -1642,7 +1739,7 @@ export type AckResponse = Message$1<"teamwire.v1.AckResponse"> & {
  * Use `create(AckResponseSchema)` to create a new message.
  */
 export const AckResponseSchema: GenMessage<AckResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 28);
+  messageDesc(file_teamwire_v1_message, 29);
 
 /**
  * The request of MessageService.GetMessage.
@@ -1670,7 +1767,7 @@ export type GetMessageRequest = Message$1<"teamwire.v1.GetMessageRequest"> & {
  * Use `create(GetMessageRequestSchema)` to create a new message.
  */
 export const GetMessageRequestSchema: GenMessage<GetMessageRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 29);
+  messageDesc(file_teamwire_v1_message, 30);
 
 /**
  * The reply of MessageService.GetMessage.
@@ -1698,7 +1795,7 @@ export type GetMessageResponse = Message$1<"teamwire.v1.GetMessageResponse"> & {
  * Use `create(GetMessageResponseSchema)` to create a new message.
  */
 export const GetMessageResponseSchema: GenMessage<GetMessageResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 30);
+  messageDesc(file_teamwire_v1_message, 31);
 
 /**
  * How far a message got for one recipient.
@@ -1768,7 +1865,7 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 31);
+  messageDesc(file_teamwire_v1_message, 32);
 
 /**
  * The request of MessageService.ListInbox.
@@ -1810,7 +1907,7 @@ export type ListInboxRequest = Message$1<"teamwire.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 32);
+  messageDesc(file_teamwire_v1_message, 33);
 
 /**
  * The reply of MessageService.ListInbox.
@@ -1845,7 +1942,7 @@ export type ListInboxResponse = Message$1<"teamwire.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 33);
+  messageDesc(file_teamwire_v1_message, 34);
 
 /**
  * Whether a runner restarts its program when the program ends and the member was not asked to exit.
@@ -2073,6 +2170,14 @@ export enum NoticeKind {
    * @generated from enum value: NOTICE_KIND_MERGE = 23;
    */
   MERGE = 23,
+
+  /**
+   * An event that the recipient has subscribed to has happened, or the subscription has expired; `text` says which. `subscription` is
+   * set, and so is `member` or `task`.
+   *
+   * @generated from enum value: NOTICE_KIND_SUBSCRIPTION = 24;
+   */
+  SUBSCRIPTION = 24,
 }
 
 /**

@@ -130,8 +130,8 @@ export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
   important: boolean;
 
   /**
-   * The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
-   * the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+   * The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id`, `task` or
+   * `subscription`. Empty: the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
    *
    * @generated from field: string about = 2;
    */

@@ -10,7 +10,7 @@ import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Budget, BudgetUse, FailedTurns, GetLastTurnRequestSchema, GetLastTurnResponseSchema, ListActivityRequestSchema, ListActivityResponseSchema, Program, ReportActivityRequestSchema, ReportActivityResponseSchema, SetBudgetRequestSchema, SetBudgetResponseSchema, Usage } from "./activity_pb.js";
 import { file_teamwire_v1_activity } from "./activity_pb.js";
-import type { ExitReport } from "./message_pb.js";
+import type { EventSubscription, ExitReport } from "./message_pb.js";
 import { file_teamwire_v1_message } from "./message_pb.js";
 import { file_teamwire_v1_options } from "./options_pb.js";
 import type { AnswerQueryRequestSchema, AnswerQueryResponseSchema } from "./query_pb.js";
@@ -25,7 +25,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/team.proto.
  */
 export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSLXAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDRIpCgdzdG9yYWdlGAcgASgLMhgudGVhbXdpcmUudjEuVGVhbVN0b3JhZ2USJgoGYnVkZ2V0GAggASgLMhYudGVhbXdpcmUudjEuQnVkZ2V0VXNlIpcBCgtUZWFtU3RvcmFnZRINCgVieXRlcxgBIAEoBBIRCglieXRlc19tYXgYAiABKAQSEgoKdGFza19ieXRlcxgDIAEoBBIWCg50YXNrX2J5dGVzX21heBgEIAEoBBIaChJ0YXNrX2hpc3RvcnlfYnl0ZXMYBSABKAQSHgoWdGFza19oaXN0b3J5X2J5dGVzX21heBgGIAEoBCKVBwoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEicKCGxpdmVuZXNzGBEgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoMbm90aWNlX2xldmVsGBQgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwSGwoTcGVuZGluZ19wZXJtaXNzaW9ucxgVIAMoCRIhCgV1c2FnZRgWIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEicKC3RvdGFsX3VzYWdlGBcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEgoKc3Bhd25lZF9vbhgYIAEoCRIVCg1wZW5kaW5nX29yZGVyGBkgASgJEi4KDGZhaWxlZF90dXJucxgaIAEoCzIYLnRlYW13aXJlLnYxLkZhaWxlZFR1cm5zEiUKB3Byb2dyYW0YGyABKAsyFC50ZWFtd2lyZS52MS5Qcm9ncmFtEjMKD2xhc3Rfc3VtbWFyeV9hdBgcIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoGYnVkZ2V0GB0gASgLMhMudGVhbXdpcmUudjEuQnVkZ2V0ItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIsgBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRIsCg1sZWFkX2xpdmVuZXNzGAYgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MicQoSQ3JlYXRlVGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtEiEKBGxlYWQYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIh4KDkdldFRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiMgoPR2V0VGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIjkKEExpc3RUZWFtc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiTgoRTGlzdFRlYW1zUmVzcG9uc2USIAoFdGVhbXMYASADKAsyES50ZWFtd2lyZS52MS5UZWFtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhChFEZWxldGVUZWFtUmVxdWVzdBIMCgR0ZWFtGAEgASgJIhQKEkRlbGV0ZVRlYW1SZXNwb25zZSKRAQoNSW52aXRlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIQCgh1c2VzX21heBgDIAEoDRImCgN0dGwYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoScGxhbl9tb2RlX3JlcXVpcmVkGAUgASgIEgwKBGhvc3QYBiABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIs4BCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRInCghsaXZlbmVzcxgEIAEoDjIVLnRlYW13aXJlLnYxLkxpdmVuZXNzEi4KDXByZXZpb3VzX2V4aXQYBSABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EgwKBGhvc3QYBiABKAgibQoMSm9pblJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtEiMKBm1lbWJlchgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiSwoMTGVhdmVSZXF1ZXN0EiUKBGV4aXQYASABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EhQKDGV4aXRfZm9sbG93cxgCIAEoCCIPCg1MZWF2ZVJlc3BvbnNlIkkKEkxpc3RNZW1iZXJzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlwKD0RpYWdub3NlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIrCghwYXRpZW5jZRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI6ChBEaWFnbm9zZVJlc3BvbnNlEiYKCGZpbmRpbmdzGAEgAygLMhQudGVhbXdpcmUudjEuRmluZGluZyKwAQoHRmluZGluZxIoCgVjbGFzcxgBIAEoDjIZLnRlYW13aXJlLnYxLkZpbmRpbmdDbGFzcxInCghzZXZlcml0eRgCIAEoDjIVLnRlYW13aXJlLnYxLlNldmVyaXR5Eg4KBm1lbWJlchgDIAEoCRISCgptZXNzYWdlX2lkGAQgASgJEhIKCnJlcXVlc3RfaWQYBSABKAkSDAoEdGV4dBgGIAEoCRIMCgRuZXh0GAcgASgJIlQKE0xpc3RNZW1iZXJzUmVzcG9uc2USJAoHbWVtYmVycxgBIAMoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkidwoQSGVhcnRiZWF0UmVxdWVzdBInCghhY3Rpdml0eRgBIAEoDjIVLnRlYW13aXJlLnYxLkFjdGl2aXR5Eg8KB3N1bW1hcnkYAiABKAkSKQoHZmFpbHVyZRgDIAEoCzIYLnRlYW13aXJlLnYxLldvcmtGYWlsdXJlIowBCgtXb3JrRmFpbHVyZRIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIPCgd0YXNrX2lkGAIgASgEEhIKCm1lc3NhZ2VfaWQYAyABKAkSEAoIbWVzc2FnZXMYBCABKA0SDQoFZXJyb3IYBSABKAkSEAoIYXR0ZW1wdHMYBiABKA0iZgoRSGVhcnRiZWF0UmVzcG9uc2USKAoFbGVhc2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZSJAChBGb3JjZVN0b3BSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI4ChFGb3JjZVN0b3BSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIiLgoOU2V0TGVhZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkiMgoPU2V0TGVhZFJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIl4KFVNldE5vdGljZUxldmVsUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRInCgVsZXZlbBgDIAEoDjIYLnRlYW13aXJlLnYxLk5vdGljZUxldmVsIj0KFlNldE5vdGljZUxldmVsUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyKk0KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfTEVBRBABEhEKDVJPTEVfVEVBTU1BVEUQAhINCglST0xFX0hPU1QQAyrxAQoLTWVtYmVyU3RhdGUSHAoYTUVNQkVSX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTTUVNQkVSX1NUQVRFX0pPSU5FRBABEhcKE01FTUJFUl9TVEFURV9BQ1RJVkUQAhIVChFNRU1CRVJfU1RBVEVfSURMRRADEhkKFU1FTUJFUl9TVEFURV9TVE9QUElORxAEEhcKE01FTUJFUl9TVEFURV9FWElURUQQBRIVChFNRU1CRVJfU1RBVEVfTE9TVBAGEhUKEU1FTUJFUl9TVEFURV9BV0FZEAcSGQoVTUVNQkVSX1NUQVRFX1NQQVdOSU5HEAgqUgoITGl2ZW5lc3MSGAoUTElWRU5FU1NfVU5TUEVDSUZJRUQQABIVChFMSVZFTkVTU19BVFRBQ0hFRBABEhUKEUxJVkVORVNTX0RFVEFDSEVEEAIqdgoLTm90aWNlTGV2ZWwSHAoYTk9USUNFX0xFVkVMX1VOU1BFQ0lGSUVEEAASFAoQTk9USUNFX0xFVkVMX0FMTBABEhoKFk5PVElDRV9MRVZFTF9JTVBPUlRBTlQQAhIXChNOT1RJQ0VfTEVWRUxfRElHRVNUEAMqTQoIU2V2ZXJpdHkSGAoUU0VWRVJJVFlfVU5TUEVDSUZJRUQQABIUChBTRVZFUklUWV9QUk9CTEVNEAESEQoNU0VWRVJJVFlfTk9URRACKt0GCgxGaW5kaW5nQ2xhc3MSHQoZRklORElOR19DTEFTU19VTlNQRUNJRklFRBAAEhwKGEZJTkRJTkdfQ0xBU1NfTk9UX1FVRVVFRBABEh8KG0ZJTkRJTkdfQ0xBU1NfTk9UX0RFTElWRVJFRBACEiIKHkZJTkRJTkdfQ0xBU1NfTk9UX0FDS05PV0xFREdFRBADEhwKGEZJTkRJTkdfQ0xBU1NfTk9UX0VYSVRFRBAEEiEKHUZJTkRJTkdfQ0xBU1NfUExBTl9VTkFOU1dFUkVEEAUSJwojRklORElOR19DTEFTU19QRVJNSVNTSU9OX1VOQU5TV0VSRUQQBhIWChJGSU5ESU5HX0NMQVNTX0xPU1QQBxIYChRGSU5ESU5HX0NMQVNTX0ZBSUxFRBAIEhkKFUZJTkRJTkdfQ0xBU1NfRkFJTElORxAJEhoKFkZJTkRJTkdfQ0xBU1NfQ1JBU0hJTkcQChIaChZGSU5ESU5HX0NMQVNTX1RST1VCTEVEEAsSHQoZRklORElOR19DTEFTU19OT1RfU1RBUlRFRBAMEhsKF0ZJTkRJTkdfQ0xBU1NfSE9TVF9MT1NUEA0SJgoiRklORElOR19DTEFTU19TVE9SRV9SRUZVU0VTX1dSSVRFUxAOEh0KGUZJTkRJTkdfQ0xBU1NfV1JJVEVTX0xPU1QQDxIgChxGSU5ESU5HX0NMQVNTX1FVT1RBX0VYQ0VFREVEEBASIwofRklORElOR19DTEFTU19RVU9UQV9ORUFSTFlfVVNFRBAREhgKFEZJTkRJTkdfQ0xBU1NfVU5SRUFEEBISHQoZRklORElOR19DTEFTU19ERUFEX0xFVFRFUhATEhwKGEZJTkRJTkdfQ0xBU1NfTk9fUFJPRklMRRAUEhkKFUZJTkRJTkdfQ0xBU1NfTk9fU0xPVBAVEiAKHEZJTkRJTkdfQ0xBU1NfREVMRVRFX0JMT0NLRUQQFhIhCh1GSU5ESU5HX0NMQVNTX1VOVFJJRURfVkVSU0lPThAXEhYKEkZJTkRJTkdfQ0xBU1NfTU9SRRAYEh4KGkZJTkRJTkdfQ0xBU1NfTk9UX05PVElGSUVEEBkSIwofRklORElOR19DTEFTU19SRVZJRVdfVU5BTlNXRVJFRBAaKkwKCEFjdGl2aXR5EhgKFEFDVElWSVRZX1VOU1BFQ0lGSUVEEAASEwoPQUNUSVZJVFlfQUNUSVZFEAESEQoNQUNUSVZJVFlfSURMRRACMuAQCgtUZWFtU2VydmljZRJsCgpDcmVhdGVUZWFtEh4udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVzcG9uc2UiHZACAoq1GBYKAQUQAxoEbmFtZSIJbGVhZF9uYW1lElQKB0dldFRlYW0SGy50ZWFtd2lyZS52MS5HZXRUZWFtUmVxdWVzdBocLnRlYW13aXJlLnYxLkdldFRlYW1SZXNwb25zZSIOkAIBirUYBwoDAQQFEAESWgoJTGlzdFRlYW1zEh0udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RUZWFtc1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJhCgpEZWxldGVUZWFtEh4udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVzcG9uc2UiEoq1GA4KAgIFEAMaBHRlYW0oARJeCgZJbnZpdGUSGi50ZWFtd2lyZS52MS5JbnZpdGVSZXF1ZXN0GhsudGVhbXdpcmUudjEuSW52aXRlUmVzcG9uc2UiG5ACAoq1GBQKAgIFEAMaBHRlYW0iBm1lbWJlchJuCg5DcmVhdGVPYnNlcnZlchIiLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVxdWVzdBojLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVzcG9uc2UiE5ACAoq1GAwKAgIFEAMaBHRlYW0SUwoESm9pbhIYLnRlYW13aXJlLnYxLkpvaW5SZXF1ZXN0GhkudGVhbXdpcmUudjEuSm9pblJlc3BvbnNlIhaQAgKKtRgPCgMBAwYQAiIEbmFtZSgBEk8KBUxlYXZlEhkudGVhbXdpcmUudjEuTGVhdmVSZXF1ZXN0GhoudGVhbXdpcmUudjEuTGVhdmVSZXNwb25zZSIPkAICirUYCAoCAQMQASgBEmAKC0xpc3RNZW1iZXJzEh8udGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXF1ZXN0GiAudGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESVwoIRGlhZ25vc2USHC50ZWFtd2lyZS52MS5EaWFnbm9zZVJlcXVlc3QaHS50ZWFtd2lyZS52MS5EaWFnbm9zZVJlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJbCglIZWFydGJlYXQSHS50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXF1ZXN0Gh4udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVzcG9uc2UiD5ACAoq1GAgKAgEDEAEoARJnCg5SZXBvcnRBY3Rpdml0eRIiLnRlYW13aXJlLnYxLlJlcG9ydEFjdGl2aXR5UmVxdWVzdBojLnRlYW13aXJlLnYxLlJlcG9ydEFjdGl2aXR5UmVzcG9uc2UiDJACAoq1GAUKAQEQARJjCgxMaXN0QWN0aXZpdHkSIC50ZWFtd2lyZS52MS5MaXN0QWN0aXZpdHlSZXF1ZXN0GiEudGVhbXdpcmUudjEuTGlzdEFjdGl2aXR5UmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEl8KC0dldExhc3RUdXJuEh8udGVhbXdpcmUudjEuR2V0TGFzdFR1cm5SZXF1ZXN0GiAudGVhbXdpcmUudjEuR2V0TGFzdFR1cm5SZXNwb25zZSINkAIBirUYBgoCAQUQARJoCg5SZWFkVHJhbnNjcmlwdBIiLnRlYW13aXJlLnYxLlJlYWRUcmFuc2NyaXB0UmVxdWVzdBojLnRlYW13aXJlLnYxLlJlYWRUcmFuc2NyaXB0UmVzcG9uc2UiDZACAYq1GAYKAgEFEAESVgoIUmVhZFdvcmsSHC50ZWFtd2lyZS52MS5SZWFkV29ya1JlcXVlc3QaHS50ZWFtd2lyZS52MS5SZWFkV29ya1Jlc3BvbnNlIg2QAgGKtRgGCgIBBRABElYKCFNlbmRCYXNlEhwudGVhbXdpcmUudjEuU2VuZEJhc2VSZXF1ZXN0Gh0udGVhbXdpcmUudjEuU2VuZEJhc2VSZXNwb25zZSINkAICirUYBgoCAgUQARJeCgtBbnN3ZXJRdWVyeRIfLnRlYW13aXJlLnYxLkFuc3dlclF1ZXJ5UmVxdWVzdBogLnRlYW13aXJlLnYxLkFuc3dlclF1ZXJ5UmVzcG9uc2UiDJACAoq1GAUKAQEQARJnCglGb3JjZVN0b3ASHS50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXF1ZXN0Gh4udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVzcG9uc2UiG5ACAoq1GBQKAgIFEAMaBHRlYW0iBm1lbWJlchJeCgdTZXRMZWFkEhsudGVhbXdpcmUudjEuU2V0TGVhZFJlcXVlc3QaHC50ZWFtd2lyZS52MS5TZXRMZWFkUmVzcG9uc2UiGIq1GBQKAgIFEAMaBHRlYW0iBm1lbWJlchJoCg5TZXROb3RpY2VMZXZlbBIiLnRlYW13aXJlLnYxLlNldE5vdGljZUxldmVsUmVxdWVzdBojLnRlYW13aXJlLnYxLlNldE5vdGljZUxldmVsUmVzcG9uc2UiDZACAoq1GAYKAgEFEAESZAoJU2V0QnVkZ2V0Eh0udGVhbXdpcmUudjEuU2V0QnVkZ2V0UmVxdWVzdBoeLnRlYW13aXJlLnYxLlNldEJ1ZGdldFJlc3BvbnNlIhiKtRgUCgICBRADGgR0ZWFtIgZtZW1iZXJCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message, file_teamwire_v1_options, file_teamwire_v1_query, file_teamwire_v1_transcript, file_teamwire_v1_work]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSLXAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDRIpCgdzdG9yYWdlGAcgASgLMhgudGVhbXdpcmUudjEuVGVhbVN0b3JhZ2USJgoGYnVkZ2V0GAggASgLMhYudGVhbXdpcmUudjEuQnVkZ2V0VXNlIpcBCgtUZWFtU3RvcmFnZRINCgVieXRlcxgBIAEoBBIRCglieXRlc19tYXgYAiABKAQSEgoKdGFza19ieXRlcxgDIAEoBBIWCg50YXNrX2J5dGVzX21heBgEIAEoBBIaChJ0YXNrX2hpc3RvcnlfYnl0ZXMYBSABKAQSHgoWdGFza19oaXN0b3J5X2J5dGVzX21heBgGIAEoBCKjBwoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEicKCGxpdmVuZXNzGBEgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoMbm90aWNlX2xldmVsGBQgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwSGwoTcGVuZGluZ19wZXJtaXNzaW9ucxgVIAMoCRIhCgV1c2FnZRgWIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEicKC3RvdGFsX3VzYWdlGBcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEgoKc3Bhd25lZF9vbhgYIAEoCRIVCg1wZW5kaW5nX29yZGVyGBkgASgJEi4KDGZhaWxlZF90dXJucxgaIAEoCzIYLnRlYW13aXJlLnYxLkZhaWxlZFR1cm5zEiUKB3Byb2dyYW0YGyABKAsyFC50ZWFtd2lyZS52MS5Qcm9ncmFtEjMKD2xhc3Rfc3VtbWFyeV9hdBgcIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoGYnVkZ2V0GB0gASgLMhMudGVhbXdpcmUudjEuQnVkZ2V0EgwKBHRhZ3MYHiADKAki2AEKEE1lbWJlckF0dHJpYnV0ZXMSEgoKYWdlbnRfdHlwZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIMCgRob3N0GAMgASgJEg0KBWNvbG9yGAQgASgJEjkKBmxhYmVscxgFIAMoCzIpLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAYgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiyAEKEUNyZWF0ZVRlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJbGVhZF9uYW1lGAMgASgJEjYKD2xlYWRfYXR0cmlidXRlcxgEIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJEiwKDWxlYWRfbGl2ZW5lc3MYBiABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcyJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIp8BCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgSDAoEaG9zdBgGIAEoCBIMCgR0YWdzGAcgAygJInMKDkludml0ZVJlc3BvbnNlEhcKCmpvaW5fdG9rZW4YASABKAlCA4ABARIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIYCgtqb2luX3N0cmluZxgDIAEoCUIDgAEBIk0KFUNyZWF0ZU9ic2VydmVyUmVxdWVzdBIMCgR0ZWFtGAEgASgJEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJhChZDcmVhdGVPYnNlcnZlclJlc3BvbnNlEhcKCmNyZWRlbnRpYWwYASABKAlCA4ABARIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLOAQoLSm9pblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIxCgphdHRyaWJ1dGVzGAIgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSJwoIbGl2ZW5lc3MYBCABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcxIuCg1wcmV2aW91c19leGl0GAUgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIMCgRob3N0GAYgASgIIm0KDEpvaW5SZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbRIjCgZtZW1iZXIYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIksKDExlYXZlUmVxdWVzdBIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxleGl0X2ZvbGxvd3MYAiABKAgiDwoNTGVhdmVSZXNwb25zZSJJChJMaXN0TWVtYmVyc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJcCg9EaWFnbm9zZVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSKwoIcGF0aWVuY2UYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iOgoQRGlhZ25vc2VSZXNwb25zZRImCghmaW5kaW5ncxgBIAMoCzIULnRlYW13aXJlLnYxLkZpbmRpbmcisAEKB0ZpbmRpbmcSKAoFY2xhc3MYASABKA4yGS50ZWFtd2lyZS52MS5GaW5kaW5nQ2xhc3MSJwoIc2V2ZXJpdHkYAiABKA4yFS50ZWFtd2lyZS52MS5TZXZlcml0eRIOCgZtZW1iZXIYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRISCgpyZXF1ZXN0X2lkGAUgASgJEgwKBHRleHQYBiABKAkSDAoEbmV4dBgHIAEoCSJUChNMaXN0TWVtYmVyc1Jlc3BvbnNlEiQKB21lbWJlcnMYASADKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIncKEEhlYXJ0YmVhdFJlcXVlc3QSJwoIYWN0aXZpdHkYASABKA4yFS50ZWFtd2lyZS52MS5BY3Rpdml0eRIPCgdzdW1tYXJ5GAIgASgJEikKB2ZhaWx1cmUYAyABKAsyGC50ZWFtd2lyZS52MS5Xb3JrRmFpbHVyZSKMAQoLV29ya0ZhaWx1cmUSJQoEZXhpdBgBIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSDwoHdGFza19pZBgCIAEoBBISCgptZXNzYWdlX2lkGAMgASgJEhAKCG1lc3NhZ2VzGAQgASgNEg0KBWVycm9yGAUgASgJEhAKCGF0dGVtcHRzGAYgASgNImYKEUhlYXJ0YmVhdFJlc3BvbnNlEigKBWxlYXNlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBXN0YXRlGAIgASgOMhgudGVhbXdpcmUudjEuTWVtYmVyU3RhdGUiQAoQRm9yY2VTdG9wUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIOCgZyZWFzb24YAyABKAkiOAoRRm9yY2VTdG9wUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyIi4KDlNldExlYWRSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJIjIKD1NldExlYWRSZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbSJLCg5TZXRUYWdzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRILCgNhZGQYAyADKAkSDgoGcmVtb3ZlGAQgAygJIjYKD1NldFRhZ3NSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIihQEKF1N1YnNjcmliZVRvRXZlbnRSZXF1ZXN0EgwKBHRlYW0YASABKAkSNAoMc3Vic2NyaXB0aW9uGAIgASgLMh4udGVhbXdpcmUudjEuRXZlbnRTdWJzY3JpcHRpb24SJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImIKGFN1YnNjcmliZVRvRXZlbnRSZXNwb25zZRI0CgxzdWJzY3JpcHRpb24YASABKAsyHi50ZWFtd2lyZS52MS5FdmVudFN1YnNjcmlwdGlvbhIQCghoYXBwZW5lZBgCIAEoCCItCh1MaXN0RXZlbnRTdWJzY3JpcHRpb25zUmVxdWVzdBIMCgR0ZWFtGAEgASgJIlcKHkxpc3RFdmVudFN1YnNjcmlwdGlvbnNSZXNwb25zZRI1Cg1zdWJzY3JpcHRpb25zGAEgAygLMh4udGVhbXdpcmUudjEuRXZlbnRTdWJzY3JpcHRpb24iRwoeQ2FuY2VsRXZlbnRTdWJzY3JpcHRpb25SZXF1ZXN0EgwKBHRlYW0YASABKAkSFwoPc3Vic2NyaXB0aW9uX2lkGAIgASgJIiEKH0NhbmNlbEV2ZW50U3Vic2NyaXB0aW9uUmVzcG9uc2UiXgoVU2V0Tm90aWNlTGV2ZWxSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEicKBWxldmVsGAMgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwiPQoWU2V0Tm90aWNlTGV2ZWxSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIqTQoEUm9sZRIUChBST0xFX1VOU1BFQ0lGSUVEEAASDQoJUk9MRV9MRUFEEAESEQoNUk9MRV9URUFNTUFURRACEg0KCVJPTEVfSE9TVBADKvEBCgtNZW1iZXJTdGF0ZRIcChhNRU1CRVJfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNNRU1CRVJfU1RBVEVfSk9JTkVEEAESFwoTTUVNQkVSX1NUQVRFX0FDVElWRRACEhUKEU1FTUJFUl9TVEFURV9JRExFEAMSGQoVTUVNQkVSX1NUQVRFX1NUT1BQSU5HEAQSFwoTTUVNQkVSX1NUQVRFX0VYSVRFRBAFEhUKEU1FTUJFUl9TVEFURV9MT1NUEAYSFQoRTUVNQkVSX1NUQVRFX0FXQVkQBxIZChVNRU1CRVJfU1RBVEVfU1BBV05JTkcQCCpSCghMaXZlbmVzcxIYChRMSVZFTkVTU19VTlNQRUNJRklFRBAAEhUKEUxJVkVORVNTX0FUVEFDSEVEEAESFQoRTElWRU5FU1NfREVUQUNIRUQQAip2CgtOb3RpY2VMZXZlbBIcChhOT1RJQ0VfTEVWRUxfVU5TUEVDSUZJRUQQABIUChBOT1RJQ0VfTEVWRUxfQUxMEAESGgoWTk9USUNFX0xFVkVMX0lNUE9SVEFOVBACEhcKE05PVElDRV9MRVZFTF9ESUdFU1QQAypNCghTZXZlcml0eRIYChRTRVZFUklUWV9VTlNQRUNJRklFRBAAEhQKEFNFVkVSSVRZX1BST0JMRU0QARIRCg1TRVZFUklUWV9OT1RFEAIq3QYKDEZpbmRpbmdDbGFzcxIdChlGSU5ESU5HX0NMQVNTX1VOU1BFQ0lGSUVEEAASHAoYRklORElOR19DTEFTU19OT1RfUVVFVUVEEAESHwobRklORElOR19DTEFTU19OT1RfREVMSVZFUkVEEAISIgoeRklORElOR19DTEFTU19OT1RfQUNLTk9XTEVER0VEEAMSHAoYRklORElOR19DTEFTU19OT1RfRVhJVEVEEAQSIQodRklORElOR19DTEFTU19QTEFOX1VOQU5TV0VSRUQQBRInCiNGSU5ESU5HX0NMQVNTX1BFUk1JU1NJT05fVU5BTlNXRVJFRBAGEhYKEkZJTkRJTkdfQ0xBU1NfTE9TVBAHEhgKFEZJTkRJTkdfQ0xBU1NfRkFJTEVEEAgSGQoVRklORElOR19DTEFTU19GQUlMSU5HEAkSGgoWRklORElOR19DTEFTU19DUkFTSElORxAKEhoKFkZJTkRJTkdfQ0xBU1NfVFJPVUJMRUQQCxIdChlGSU5ESU5HX0NMQVNTX05PVF9TVEFSVEVEEAwSGwoXRklORElOR19DTEFTU19IT1NUX0xPU1QQDRImCiJGSU5ESU5HX0NMQVNTX1NUT1JFX1JFRlVTRVNfV1JJVEVTEA4SHQoZRklORElOR19DTEFTU19XUklURVNfTE9TVBAPEiAKHEZJTkRJTkdfQ0xBU1NfUVVPVEFfRVhDRUVERUQQEBIjCh9GSU5ESU5HX0NMQVNTX1FVT1RBX05FQVJMWV9VU0VEEBESGAoURklORElOR19DTEFTU19VTlJFQUQQEhIdChlGSU5ESU5HX0NMQVNTX0RFQURfTEVUVEVSEBMSHAoYRklORElOR19DTEFTU19OT19QUk9GSUxFEBQSGQoVRklORElOR19DTEFTU19OT19TTE9UEBUSIAocRklORElOR19DTEFTU19ERUxFVEVfQkxPQ0tFRBAWEiEKHUZJTkRJTkdfQ0xBU1NfVU5UUklFRF9WRVJTSU9OEBcSFgoSRklORElOR19DTEFTU19NT1JFEBgSHgoaRklORElOR19DTEFTU19OT1RfTk9USUZJRUQQGRIjCh9GSU5ESU5HX0NMQVNTX1JFVklFV19VTkFOU1dFUkVEEBoqTAoIQWN0aXZpdHkSGAoUQUNUSVZJVFlfVU5TUEVDSUZJRUQQABITCg9BQ1RJVklUWV9BQ1RJVkUQARIRCg1BQ1RJVklUWV9JRExFEAIyuBQKC1RlYW1TZXJ2aWNlEmwKCkNyZWF0ZVRlYW0SHi50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXNwb25zZSIdkAICirUYFgoBBRADGgRuYW1lIglsZWFkX25hbWUSVAoHR2V0VGVhbRIbLnRlYW13aXJlLnYxLkdldFRlYW1SZXF1ZXN0GhwudGVhbXdpcmUudjEuR2V0VGVhbVJlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJaCglMaXN0VGVhbXMSHS50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEmEKCkRlbGV0ZVRlYW0SHi50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXNwb25zZSISirUYDgoCAgUQAxoEdGVhbSgBEl4KBkludml0ZRIaLnRlYW13aXJlLnYxLkludml0ZVJlcXVlc3QaGy50ZWFtd2lyZS52MS5JbnZpdGVSZXNwb25zZSIbkAICirUYFAoCAgUQAxoEdGVhbSIGbWVtYmVyEm4KDkNyZWF0ZU9ic2VydmVyEiIudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0GiMudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZSITkAICirUYDAoCAgUQAxoEdGVhbRJTCgRKb2luEhgudGVhbXdpcmUudjEuSm9pblJlcXVlc3QaGS50ZWFtd2lyZS52MS5Kb2luUmVzcG9uc2UiFpACAoq1GA8KAwEDBhACIgRuYW1lKAESTwoFTGVhdmUSGS50ZWFtd2lyZS52MS5MZWF2ZVJlcXVlc3QaGi50ZWFtd2lyZS52MS5MZWF2ZVJlc3BvbnNlIg+QAgKKtRgICgIBAxABKAESYAoLTGlzdE1lbWJlcnMSHy50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1JlcXVlc3QaIC50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJXCghEaWFnbm9zZRIcLnRlYW13aXJlLnYxLkRpYWdub3NlUmVxdWVzdBodLnRlYW13aXJlLnYxLkRpYWdub3NlUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABElsKCUhlYXJ0YmVhdBIdLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlcXVlc3QaHi50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXNwb25zZSIPkAICirUYCAoCAQMQASgBEmcKDlJlcG9ydEFjdGl2aXR5EiIudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXF1ZXN0GiMudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXNwb25zZSIMkAICirUYBQoBARABEmMKDExpc3RBY3Rpdml0eRIgLnRlYW13aXJlLnYxLkxpc3RBY3Rpdml0eVJlcXVlc3QaIS50ZWFtd2lyZS52MS5MaXN0QWN0aXZpdHlSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESXwoLR2V0TGFzdFR1cm4SHy50ZWFtd2lyZS52MS5HZXRMYXN0VHVyblJlcXVlc3QaIC50ZWFtd2lyZS52MS5HZXRMYXN0VHVyblJlc3BvbnNlIg2QAgGKtRgGCgIBBRABEmgKDlJlYWRUcmFuc2NyaXB0EiIudGVhbXdpcmUudjEuUmVhZFRyYW5zY3JpcHRSZXF1ZXN0GiMudGVhbXdpcmUudjEuUmVhZFRyYW5zY3JpcHRSZXNwb25zZSINkAIBirUYBgoCAQUQARJWCghSZWFkV29yaxIcLnRlYW13aXJlLnYxLlJlYWRXb3JrUmVxdWVzdBodLnRlYW13aXJlLnYxLlJlYWRXb3JrUmVzcG9uc2UiDZACAYq1GAYKAgEFEAESVgoIU2VuZEJhc2USHC50ZWFtd2lyZS52MS5TZW5kQmFzZVJlcXVlc3QaHS50ZWFtd2lyZS52MS5TZW5kQmFzZVJlc3BvbnNlIg2QAgKKtRgGCgICBRABEl4KC0Fuc3dlclF1ZXJ5Eh8udGVhbXdpcmUudjEuQW5zd2VyUXVlcnlSZXF1ZXN0GiAudGVhbXdpcmUudjEuQW5zd2VyUXVlcnlSZXNwb25zZSIMkAICirUYBQoBARABEmcKCUZvcmNlU3RvcBIdLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlcXVlc3QaHi50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXNwb25zZSIbkAICirUYFAoCAgUQAxoEdGVhbSIGbWVtYmVyEl4KB1NldExlYWQSGy50ZWFtd2lyZS52MS5TZXRMZWFkUmVxdWVzdBocLnRlYW13aXJlLnYxLlNldExlYWRSZXNwb25zZSIYirUYFAoCAgUQAxoEdGVhbSIGbWVtYmVyEmgKDlNldE5vdGljZUxldmVsEiIudGVhbXdpcmUudjEuU2V0Tm90aWNlTGV2ZWxSZXF1ZXN0GiMudGVhbXdpcmUudjEuU2V0Tm90aWNlTGV2ZWxSZXNwb25zZSINkAICirUYBgoCAQUQARJhCgdTZXRUYWdzEhsudGVhbXdpcmUudjEuU2V0VGFnc1JlcXVlc3QaHC50ZWFtd2lyZS52MS5TZXRUYWdzUmVzcG9uc2UiG5ACAoq1GBQKAgIFEAMaBHRlYW0iBm1lbWJlchJtChBTdWJzY3JpYmVUb0V2ZW50EiQudGVhbXdpcmUudjEuU3Vic2NyaWJlVG9FdmVudFJlcXVlc3QaJS50ZWFtd2lyZS52MS5TdWJzY3JpYmVUb0V2ZW50UmVzcG9uc2UiDJACAoq1GAUKAQEQARJ/ChZMaXN0RXZlbnRTdWJzY3JpcHRpb25zEioudGVhbXdpcmUudjEuTGlzdEV2ZW50U3Vic2NyaXB0aW9uc1JlcXVlc3QaKy50ZWFtd2lyZS52MS5MaXN0RXZlbnRTdWJzY3JpcHRpb25zUmVzcG9uc2UiDJACAYq1GAUKAQEQARKCAQoXQ2FuY2VsRXZlbnRTdWJzY3JpcHRpb24SKy50ZWFtd2lyZS52MS5DYW5jZWxFdmVudFN1YnNjcmlwdGlvblJlcXVlc3QaLC50ZWFtd2lyZS52MS5DYW5jZWxFdmVudFN1YnNjcmlwdGlvblJlc3BvbnNlIgyQAgKKtRgFCgEBEAESZAoJU2V0QnVkZ2V0Eh0udGVhbXdpcmUudjEuU2V0QnVkZ2V0UmVxdWVzdBoeLnRlYW13aXJlLnYxLlNldEJ1ZGdldFJlc3BvbnNlIhiKtRgUCgICBRADGgR0ZWFtIgZtZW1iZXJCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message, file_teamwire_v1_options, file_teamwire_v1_query, file_teamwire_v1_transcript, file_teamwire_v1_work]);
 
 /**
  * A team.
@@ -349,6 +349,13 @@ export type Member = Message<"teamwire.v1.Member"> & {
    * @generated from field: teamwire.v1.Budget budget = 29;
    */
   budget?: Budget | undefined;
+
+  /**
+   * Its tags, in alphabetical order. See SetTags.
+   *
+   * @generated from field: repeated string tags = 30;
+   */
+  tags: string[];
 };
 
 /**
@@ -687,6 +694,13 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
    * @generated from field: bool host = 6;
    */
   host: boolean;
+
+  /**
+   * Optional. The tags that members get who join with it; see SetTags. Up to 16. Not for hosts.
+   *
+   * @generated from field: repeated string tags = 7;
+   */
+  tags: string[];
 };
 
 /**
@@ -1342,6 +1356,218 @@ export const SetLeadResponseSchema: GenMessage<SetLeadResponse> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_team, 31);
 
 /**
+ * The request of TeamService.SetTags.
+ *
+ * @generated from message teamwire.v1.SetTagsRequest
+ */
+export type SetTagsRequest = Message<"teamwire.v1.SetTagsRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Required. The member: see DirectMessage.recipient.
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+
+  /**
+   * The tags that it gets, besides those that it has. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`, case-insensitive; neither
+   * `any` nor `all`. A member has up to 16.
+   *
+   * @generated from field: repeated string add = 3;
+   */
+  add: string[];
+
+  /**
+   * The tags that it loses. Those that it does not have are ignored.
+   *
+   * @generated from field: repeated string remove = 4;
+   */
+  remove: string[];
+};
+
+/**
+ * Describes the message teamwire.v1.SetTagsRequest.
+ * Use `create(SetTagsRequestSchema)` to create a new message.
+ */
+export const SetTagsRequestSchema: GenMessage<SetTagsRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 32);
+
+/**
+ * The reply of TeamService.SetTags.
+ *
+ * @generated from message teamwire.v1.SetTagsResponse
+ */
+export type SetTagsResponse = Message<"teamwire.v1.SetTagsResponse"> & {
+  /**
+   * The member after the change.
+   *
+   * @generated from field: teamwire.v1.Member member = 1;
+   */
+  member?: Member | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.SetTagsResponse.
+ * Use `create(SetTagsResponseSchema)` to create a new message.
+ */
+export const SetTagsResponseSchema: GenMessage<SetTagsResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 33);
+
+/**
+ * The request of TeamService.SubscribeToEvent.
+ *
+ * @generated from message teamwire.v1.SubscribeToEventRequest
+ */
+export type SubscribeToEventRequest = Message<"teamwire.v1.SubscribeToEventRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Required. The event; see EventSubscription.event.
+   *
+   * @generated from field: teamwire.v1.EventSubscription subscription = 2;
+   */
+  subscription?: EventSubscription | undefined;
+
+  /**
+   * Optional. How long to wait for it, 1 s to 24 h. Absent means 24 h.
+   *
+   * @generated from field: google.protobuf.Duration ttl = 3;
+   */
+  ttl?: Duration | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.SubscribeToEventRequest.
+ * Use `create(SubscribeToEventRequestSchema)` to create a new message.
+ */
+export const SubscribeToEventRequestSchema: GenMessage<SubscribeToEventRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 34);
+
+/**
+ * The reply of TeamService.SubscribeToEvent.
+ *
+ * @generated from message teamwire.v1.SubscribeToEventResponse
+ */
+export type SubscribeToEventResponse = Message<"teamwire.v1.SubscribeToEventResponse"> & {
+  /**
+   * The subscription.
+   *
+   * @generated from field: teamwire.v1.EventSubscription subscription = 1;
+   */
+  subscription?: EventSubscription | undefined;
+
+  /**
+   * If true, the event had happened already: the notice is sent, and the subscription has ended.
+   *
+   * @generated from field: bool happened = 2;
+   */
+  happened: boolean;
+};
+
+/**
+ * Describes the message teamwire.v1.SubscribeToEventResponse.
+ * Use `create(SubscribeToEventResponseSchema)` to create a new message.
+ */
+export const SubscribeToEventResponseSchema: GenMessage<SubscribeToEventResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 35);
+
+/**
+ * The request of TeamService.ListEventSubscriptions.
+ *
+ * @generated from message teamwire.v1.ListEventSubscriptionsRequest
+ */
+export type ListEventSubscriptionsRequest = Message<"teamwire.v1.ListEventSubscriptionsRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+};
+
+/**
+ * Describes the message teamwire.v1.ListEventSubscriptionsRequest.
+ * Use `create(ListEventSubscriptionsRequestSchema)` to create a new message.
+ */
+export const ListEventSubscriptionsRequestSchema: GenMessage<ListEventSubscriptionsRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 36);
+
+/**
+ * The reply of TeamService.ListEventSubscriptions.
+ *
+ * @generated from message teamwire.v1.ListEventSubscriptionsResponse
+ */
+export type ListEventSubscriptionsResponse = Message<"teamwire.v1.ListEventSubscriptionsResponse"> & {
+  /**
+   * The oldest first. Up to 32.
+   *
+   * @generated from field: repeated teamwire.v1.EventSubscription subscriptions = 1;
+   */
+  subscriptions: EventSubscription[];
+};
+
+/**
+ * Describes the message teamwire.v1.ListEventSubscriptionsResponse.
+ * Use `create(ListEventSubscriptionsResponseSchema)` to create a new message.
+ */
+export const ListEventSubscriptionsResponseSchema: GenMessage<ListEventSubscriptionsResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 37);
+
+/**
+ * The request of TeamService.CancelEventSubscription.
+ *
+ * @generated from message teamwire.v1.CancelEventSubscriptionRequest
+ */
+export type CancelEventSubscriptionRequest = Message<"teamwire.v1.CancelEventSubscriptionRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Required. See EventSubscription.id.
+   *
+   * @generated from field: string subscription_id = 2;
+   */
+  subscriptionId: string;
+};
+
+/**
+ * Describes the message teamwire.v1.CancelEventSubscriptionRequest.
+ * Use `create(CancelEventSubscriptionRequestSchema)` to create a new message.
+ */
+export const CancelEventSubscriptionRequestSchema: GenMessage<CancelEventSubscriptionRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 38);
+
+/**
+ * The reply of TeamService.CancelEventSubscription.
+ *
+ * @generated from message teamwire.v1.CancelEventSubscriptionResponse
+ */
+export type CancelEventSubscriptionResponse = Message<"teamwire.v1.CancelEventSubscriptionResponse"> & {
+};
+
+/**
+ * Describes the message teamwire.v1.CancelEventSubscriptionResponse.
+ * Use `create(CancelEventSubscriptionResponseSchema)` to create a new message.
+ */
+export const CancelEventSubscriptionResponseSchema: GenMessage<CancelEventSubscriptionResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 39);
+
+/**
  * The request of TeamService.SetNoticeLevel.
  *
  * @generated from message teamwire.v1.SetNoticeLevelRequest
@@ -1374,7 +1600,7 @@ export type SetNoticeLevelRequest = Message<"teamwire.v1.SetNoticeLevelRequest">
  * Use `create(SetNoticeLevelRequestSchema)` to create a new message.
  */
 export const SetNoticeLevelRequestSchema: GenMessage<SetNoticeLevelRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 32);
+  messageDesc(file_teamwire_v1_team, 40);
 
 /**
  * The reply of TeamService.SetNoticeLevel.
@@ -1395,7 +1621,7 @@ export type SetNoticeLevelResponse = Message<"teamwire.v1.SetNoticeLevelResponse
  * Use `create(SetNoticeLevelResponseSchema)` to create a new message.
  */
 export const SetNoticeLevelResponseSchema: GenMessage<SetNoticeLevelResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 33);
+  messageDesc(file_teamwire_v1_team, 41);
 
 /**
  * What a member may do.
@@ -2181,6 +2407,61 @@ export const TeamService: GenService<{
     methodKind: "unary";
     input: typeof SetNoticeLevelRequestSchema;
     output: typeof SetNoticeLevelResponseSchema;
+  },
+  /**
+   * Adds tags to a member, and removes some. A message to `@TAG` goes to the members that have the tag when it is sent; see
+   * DirectMessage.recipient. Only the lead and the operator may set tags: members never set their own. Tags belong to the member's
+   * name, and outlive its lives. A new member gets the tags of its join token and, if a host starts it, of its profile. If a name
+   * passes to a new bearer by a join token that is not for this name, the former tags are gone. Repeating the call changes nothing.
+   *
+   * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD (over 16 tags, or
+   * nothing to change), INVALID_NAME, MISSING_RECIPIENT, TEAM_MISMATCH.
+   *
+   * @generated from rpc teamwire.v1.TeamService.SetTags
+   */
+  setTags: {
+    methodKind: "unary";
+    input: typeof SetTagsRequestSchema;
+    output: typeof SetTagsResponseSchema;
+  },
+  /**
+   * Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
+   * once. A call about the same event renews the subscription.
+   *
+   * PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
+   * INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
+   * up to 32 subscriptions, up to 100 members subscribe to one event, and up to 256 subscriptions of a team are to files).
+   *
+   * @generated from rpc teamwire.v1.TeamService.SubscribeToEvent
+   */
+  subscribeToEvent: {
+    methodKind: "unary";
+    input: typeof SubscribeToEventRequestSchema;
+    output: typeof SubscribeToEventResponseSchema;
+  },
+  /**
+   * Lists the caller's subscriptions to events that have neither ended nor expired.
+   *
+   * PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox).
+   *
+   * @generated from rpc teamwire.v1.TeamService.ListEventSubscriptions
+   */
+  listEventSubscriptions: {
+    methodKind: "unary";
+    input: typeof ListEventSubscriptionsRequestSchema;
+    output: typeof ListEventSubscriptionsResponseSchema;
+  },
+  /**
+   * Cancels one of the caller's subscriptions to events. It then causes no notice. Cancelling one that has ended changes nothing.
+   *
+   * PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). INVALID_ARGUMENT: INVALID_FIELD.
+   *
+   * @generated from rpc teamwire.v1.TeamService.CancelEventSubscription
+   */
+  cancelEventSubscription: {
+    methodKind: "unary";
+    input: typeof CancelEventSubscriptionRequestSchema;
+    output: typeof CancelEventSubscriptionResponseSchema;
   },
   /**
    * Sets, raises or removes the budget of a member or of the team: how much their programs may use, in US dollars and tokens. The

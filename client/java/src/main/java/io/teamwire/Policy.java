@@ -80,6 +80,7 @@ final class Policy {
             case "ListAuditChains" -> true;
             case "ListAuditEntries" -> true;
             case "ListCredentials" -> true;
+            case "ListEventSubscriptions" -> true;
             case "ListHistory" -> true;
             case "ListHosts" -> true;
             case "ListInbox" -> true;

@@ -1,0 +1,12 @@
+//! Subscriptions to events: a member asks for one notice when something happens.
+//!
+//! A member's record holds its subscriptions, and a record for each event names its subscribers, so that an event that
+//! no one waits for costs one read. Both change together.
+//!
+//! - [`subscribe`](mod@subscribe): the calls. [`happened`](mod@happened): an event ends subscriptions, and so does time.
+
+mod happened;
+mod subscribe;
+
+pub use happened::{expire, files_edited, forget, happened, member_idle, task_done};
+pub use subscribe::{cancel, list, subscribe};
