@@ -16,7 +16,7 @@ mod show;
 mod stable_path;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
 mod static_names;
-mod trace;
+mod telemetry;
 
 use std::{
     io::Write as _,
@@ -93,15 +93,15 @@ fn main() -> ExitCode {
         Ok(runtime) => {
             RUNS.store(true, Ordering::Relaxed);
             let code = runtime.block_on(async {
-                let traces = match trace::Traces::from_env() {
-                    Ok(traces) => traces,
+                let telemetry = match telemetry::Telemetry::from_env() {
+                    Ok(telemetry) => telemetry,
                     Err(failure) => {
                         failure.print(false);
                         return failure.code();
                     }
                 };
-                let code = command::run(cli, &traces).await;
-                traces.flush();
+                let code = command::run(cli, &telemetry).await;
+                telemetry.flush();
                 code
             });
             // A blocking read of the terminal would otherwise keep the process alive.

@@ -108,12 +108,12 @@ const AGENTS_PARTS: [(&str, &[&str]); 21] = [
 
 /// The modules of the binary, and what each may name besides itself.
 const BINARY_PARTS: [(&str, &[&str]); 10] = [
-    ("main", &["authority", "command", "context", "failure", "static_names", "trace"]),
-    ("command", &["authority", "config", "context", "failure", "show", "stable_path", "trace"]),
+    ("main", &["authority", "command", "context", "failure", "static_names", "telemetry"]),
+    ("command", &["authority", "config", "context", "failure", "show", "stable_path", "telemetry"]),
     ("context", &["failure", "show"]),
     ("config", &["failure"]),
     ("show", &["failure"]),
-    ("trace", &["config", "failure"]),
+    ("telemetry", &["config", "failure"]),
     ("failure", &["show"]),
     ("authority", &["context", "failure"]),
     ("stable_path", &[]),

@@ -70,7 +70,7 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{Instrument as _, Span};
 
-use crate::{context::ContextArgs, failure::Failure, trace::Traces};
+use crate::{context::ContextArgs, failure::Failure, telemetry::Telemetry};
 
 use shared::{
     amount, approver, confirm, decision, id, line_loop, made_request, shown, stop_on_signal, successor, waiting,
@@ -226,25 +226,25 @@ enum Command {
 }
 
 /// Runs the command and returns its exit code.
-pub(crate) async fn run(cli: Cli, traces: &Traces) -> u8 {
+pub(crate) async fn run(cli: Cli, telemetry: &Telemetry) -> u8 {
     // A file over the limit of its size then fails to grow, and does not end the process without a word.
     let _ = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32));
     // `serve` installs its own subscriber, which also writes the log.
     if !matches!(cli.command, Command::Serve(_)) {
-        traces.install_subscriber();
+        telemetry.install_subscriber();
     }
     let span = match &cli.command {
         // Long-running commands are not one step of a trace.
         Command::Serve(_) | Command::Run(_) | Command::Host(_) => Span::none(),
-        _ => traces.command_span(),
+        _ => telemetry.command_span(),
     };
-    dispatch(cli, traces).instrument(span).await
+    dispatch(cli, telemetry).instrument(span).await
 }
 
-async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
+async fn dispatch(cli: Cli, telemetry: &Telemetry) -> u8 {
     let Cli { context, command } = cli;
     let (outcome, json) = match command {
-        Command::Serve(command) => (command.run(&context, traces).await, false),
+        Command::Serve(command) => (command.run(&context, telemetry).await, false),
         Command::Health(command) => (command.run(&context).await, command.output.json),
         Command::Backup(command) => (command.run(&context).await, command.output.json),
         Command::Restore(command) => (command.run().await, command.output.json),
@@ -256,7 +256,10 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Restart(command) => (command.run(&context).await, command.output.json),
         Command::Open(command) => (command.run(&context).await, command.output.json),
         Command::Team(command) => command.run(&context).await,
-        Command::Run(command) => return command.run(&context).await,
+        Command::Run(command) => match telemetry.export_metrics() {
+            Ok(()) => return command.run(&context).await,
+            Err(failure) => (Err(failure), false),
+        },
         Command::Host(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
         Command::Access(command) => command.run(&context).await,

@@ -2,7 +2,7 @@
 
 While there is a file `down` in its directory, every turn fails. It appends each prompt to the file `prompts`. A prompt that
 mentions Bash makes it ask for permission first, for the command in double brackets if there is one. It appends each answer to the
-file `answers`. A prompt that mentions endless work begins a turn that nothing ends. A prompt with `uses N` uses N tokens.
+file `answers`. A prompt that mentions endless work begins a turn that nothing ends. A prompt with `uses N` uses N tokens. A prompt that mentions looking around makes a tool call.
 """
 
 import json
@@ -34,6 +34,13 @@ def ask_for_permission(session, prompt):
         answers.write(json.loads(sys.stdin.readline())["result"]["outcome"].get("optionId", "cancelled") + "\n")
 
 
+def look_around(session):
+    call = {"sessionUpdate": "tool_call", "toolCallId": "call-2", "title": "ls", "kind": "read", "status": "in_progress"}
+    ended = {"sessionUpdate": "tool_call_update", "toolCallId": "call-2", "status": "completed"}
+    for update in (call | {"rawInput": {"path": "secret-place"}}, ended):
+        write({"method": "session/update", "params": {"sessionId": session, "update": update}})
+
+
 for line in sys.stdin:
     request = json.loads(line)
     match request.get("method"):
@@ -49,6 +56,8 @@ for line in sys.stdin:
             prompt = json.dumps(request["params"]["prompt"])
             if "Bash" in prompt:
                 ask_for_permission(request["params"]["sessionId"], prompt)
+            if "look around" in prompt:
+                look_around(request["params"]["sessionId"])
             if "endless" in prompt:
                 while sys.stdin.readline():
                     pass

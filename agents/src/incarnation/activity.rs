@@ -69,6 +69,9 @@ impl Incarnation<'_> {
     /// Reports a turn that has ended. Never waits. Replaces an earlier report that has not been sent.
     pub(crate) fn turn_ended(&mut self, turn: EndedTurn) {
         self.turns += 1;
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.turn_ended(&turn);
+        }
         let (text, usage) = (turn.cut_short.clone(), turn.usage);
         self.record(Entry { kind: TranscriptKind::TurnEnded, text, usage, ..Entry::default() });
         let numbered = (self.turns, turn);
@@ -93,6 +96,9 @@ impl Incarnation<'_> {
     /// Reports what the program is and does. Never waits. Replaces an earlier report that has not been sent.
     pub(crate) fn program_state(&mut self, state: &ProgramState) {
         self.in_flight.set_in_turn(state.turn_since.is_some());
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.model(&state.model);
+        }
         self.reporter.waiting.send_if_modified(|waiting| {
             let is_new = waiting.known_program != *state;
             if is_new {

@@ -19,6 +19,7 @@ mod recent_ids;
 mod refusals;
 mod responder;
 mod task_claimer;
+mod telemetry;
 mod transcript;
 mod welcome;
 mod work;
@@ -38,7 +39,7 @@ use uuid::Uuid;
 
 use self::{
     activity::ActivityReporter, background::Background, heartbeat::InHand, in_flight::InFlight, intake::Approval,
-    own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer, work::Tracker,
+    own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer, telemetry::Telemetry, work::Tracker,
 };
 pub(crate) use self::{
     activity::{BudgetNews, EndedTurn, ProgramState},
@@ -121,6 +122,8 @@ pub(crate) struct Incarnation<'a> {
     /// What the processes before it have used in this life.
     used_earlier: v1::Usage,
     transcript: Option<Arc<Transcript>>,
+    /// Records turns for OpenTelemetry. `None` if the program has none.
+    telemetry: Option<Telemetry>,
     /// Follows the member's work in its repository. `None` if the program does not work in one.
     work: Option<Arc<Tracker>>,
     following: Option<Background<()>>,
@@ -196,6 +199,7 @@ impl<'a> Incarnation<'a> {
             used: v1::Usage::default(),
             used_earlier: v1::Usage::default(),
             transcript: transcript::open(config, &joined),
+            telemetry: Telemetry::new(config, &joined),
             work: None,
             following: None,
             in_hand: seen,
@@ -315,6 +319,9 @@ impl<'a> Incarnation<'a> {
     /// Records that the program was handed a message.
     pub(crate) fn hand_over(&mut self, delivery: &Delivery) {
         self.in_flight.hand_over(&delivery.message);
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.message(&delivery.message);
+        }
         if self.in_flight.unacknowledged() == WINDOW_MESSAGES {
             self.tell(RunnerEvent::WindowFull { messages: WINDOW_MESSAGES });
         }

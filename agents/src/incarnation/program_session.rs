@@ -123,6 +123,9 @@ impl Incarnation<'_> {
 
     /// Keeps the program's session for a later runner of the member.
     pub(crate) fn keep_program_session(&self) {
+        if let (Some(telemetry), Some(id)) = (&self.telemetry, &self.carried.session.id) {
+            telemetry.conversation(id);
+        }
         let Some(path) = path(self.config, &self.joined) else { return };
         let kept = Kept::new(self.config, &self.joined, self.carried.session.clone(), self.total_usage());
         // A runner that another one has replaced must not bring its session back.

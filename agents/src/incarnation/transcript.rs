@@ -22,6 +22,9 @@ pub(super) fn open(config: &RunnerConfig, joined: &v1::JoinResponse) -> Option<A
 impl Incarnation<'_> {
     /// Adds an entry to the transcript.
     pub(crate) fn record(&self, entry: Entry) {
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.observe(&entry);
+        }
         let Some(transcript) = &self.transcript else { return };
         let incarnation = self.joined.member.as_ref().map_or(0, |member| member.incarnation);
         let turn = if entry.kind == TranscriptKind::TurnEnded { self.turns } else { self.turns + 1 };

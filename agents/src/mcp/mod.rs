@@ -51,11 +51,13 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 use teamwire_client::{Client, v1};
+use teamwire_proto::trace_parent;
 use tokio::{
     io::{stdin, stdout},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use self::in_reply_to::Shown;
 pub use self::{
@@ -224,6 +226,27 @@ impl McpServer {
     }
 }
 
+/// Returns a value of a call's `_meta`.
+fn from_meta(request: &CallToolRequestParams, context: &RequestContext<RoleServer>, key: &str) -> Option<Value> {
+    request.meta.as_ref().and_then(|meta| meta.get(key)).or_else(|| context.meta.get(key)).cloned()
+}
+
+/// Returns the span of a call, which continues the trace in its `_meta`. What the tool sends continues it, too.
+fn call_span(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Span {
+    let span = tracing::info_span!(
+        "tools/call",
+        otel.name = format!("tools/call {}", request.name),
+        otel.kind = "server",
+        mcp.method.name = "tools/call",
+        gen_ai.operation.name = "execute_tool",
+        gen_ai.tool.name = &*request.name,
+    );
+    if let Some(Value::String(parent)) = from_meta(request, context, trace_parent::METADATA_KEY) {
+        trace_parent::adopt(&span, &parent);
+    }
+    span
+}
+
 /// Returns who gets a tool: only the lead (true), only its teammates (false), or every member (None).
 fn role_for(name: &str) -> Option<bool> {
     FOR_THE_LEAD.contains(&name).then_some(true).or_else(|| (name == FOR_TEAMMATES).then_some(false))
@@ -296,8 +319,19 @@ impl ServerHandler for McpServer {
             let says = format!("You have no tool {}. Yours are {}.", shown_line(&request.name), names.join(", "));
             return Ok(CallToolResult::error(vec![ContentBlock::text(says)]).into());
         }
-        let key = request.meta.as_ref().and_then(|meta| meta.get(IDEMPOTENCY_KEY));
-        match key.or_else(|| context.meta.get(IDEMPOTENCY_KEY)).cloned() {
+        let span = call_span(&request, &context);
+        self.call(request, context).instrument(span).await
+    }
+}
+
+impl McpServer {
+    /// Calls a tool that the member may use.
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        match from_meta(&request, &context, IDEMPOTENCY_KEY) {
             Some(Value::String(key)) if !key.is_empty() => {
                 let repeatable = self.repeatable(&key);
                 self.tools.call(ToolCallContext::new(&repeatable, request, context)).await

@@ -53,6 +53,9 @@ pub struct KnownProgram {
     /// installer.
     #[serde(default)]
     package: String,
+    /// Who provides its models, as OpenTelemetry's conventions name it. Empty if the user chooses.
+    #[serde(default)]
+    provider: String,
     /// The command that signs in. Empty if it is not known.
     #[serde(default)]
     pub sign_in: String,
@@ -133,10 +136,16 @@ impl KnownProgram {
             environment: entry.environment,
             variables: Vec::new(),
             package: String::new(),
+            provider: String::new(),
             sign_in: String::new(),
             tried: None,
             notes: Vec::new(),
         })
+    }
+
+    /// Returns who provides its models, for OpenTelemetry; the program itself, if the user chooses.
+    pub(crate) fn provider(&self) -> &str {
+        if self.provider.is_empty() { &self.command } else { &self.provider }
     }
 
     /// Returns the arguments that come before those that a user gives, without what the user gives.

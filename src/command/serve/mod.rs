@@ -49,7 +49,7 @@ use crate::{
     context::{ADDRESS_FILE, ContextArgs, make_private_directory, refuse_shared, write_private},
     failure::{Failure, UNREACHABLE},
     show::{bold, dim, paint},
-    trace::Traces,
+    telemetry::Telemetry,
 };
 
 /// The embedded store's file in the state directory.
@@ -155,7 +155,7 @@ fn avoid_huge_pages() {
 }
 
 impl Serve {
-    pub(super) async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &ContextArgs, telemetry: &Telemetry) -> Result<(), Failure> {
         if !self.await_record.is_recorded() {
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl Serve {
         let mut settings = config.settings;
         let listen = settings.listen()?;
         require_tls_beyond_loopback(listen, &settings)?;
-        start_log(&settings, traces)?;
+        start_log(&settings, telemetry)?;
         let tls = certificate::load(&settings)?;
         let alerts = notify::load(&settings.notify)?;
         fit_connections(&mut settings.edge.connections_max);
@@ -387,7 +387,7 @@ fn require_tls_beyond_loopback(listen: SocketAddr, settings: &Settings) -> Resul
     )))
 }
 
-fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
+fn start_log(settings: &Settings, telemetry: &Telemetry) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&settings.log).map_err(|error| {
         Failure::usage(format!(
             "log is \"{}\", which is not a valid filter: {error}. Use error, warn, info, debug or trace.",
@@ -404,7 +404,7 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
         "json" => log.json().boxed(),
         _ => log.with_target(false).with_ansi(io::stderr().is_terminal()).boxed(),
     };
-    let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces.layer()).try_init();
+    let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(telemetry.layer()).try_init();
     started.map_err(|error| Failure::local("Cannot start the log", error))
 }
 

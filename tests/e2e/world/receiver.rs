@@ -21,7 +21,9 @@ use super::eventually;
 pub(crate) struct Received {
     pub path: String,
     pub headers: HeaderMap,
+    /// As text, as far as it is one.
     pub body: String,
+    pub bytes: Vec<u8>,
 }
 
 impl Received {
@@ -131,7 +133,8 @@ fn answer(stream: impl Read + Write, state: &Mutex<State>) -> Option<()> {
     stream.read_exact(&mut body).ok()?;
     let head = {
         let mut state = state.lock();
-        state.received.push(Received { path, headers, body: String::from_utf8(body).unwrap() });
+        let text = String::from_utf8_lossy(&body).into_owned();
+        state.received.push(Received { path, headers, body: text, bytes: body });
         state.answers.pop_front().unwrap_or_else(|| "204 No Content".to_owned())
     };
     write!(stream.get_mut(), "HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").ok()?;
