@@ -82,6 +82,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 21] = [
             "line_protocol",
             "pending_replies",
             "process",
+            "programs",
             "tls_environment",
             "transcript",
             "work",
