@@ -8,7 +8,7 @@ use teamwire_agents::{
     setup::AgentProgram,
 };
 
-use super::setup::program_parser;
+use super::setup::program_with_hooks_parser;
 use crate::{
     context::{ContextArgs, Who, is_within_runner},
     failure::Failure,
@@ -28,7 +28,7 @@ const WAKES: u8 = 2;
 #[command(after_help = "Example:\n\n    teamwire hook claude --as lead@acme")]
 pub(super) struct Hook {
     /// The agent program that runs this command
-    #[arg(value_parser = program_parser())]
+    #[arg(value_parser = program_with_hooks_parser())]
     program: AgentProgram,
     /// Wait until a message arrives, then exit with 2. This wakes an idle session of Claude Code. Does nothing in
     /// `claude -p`

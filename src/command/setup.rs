@@ -13,7 +13,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use similar::TextDiff;
-use teamwire_agents::setup::{self, AgentProgram, Intent, Invocation, Places, SetupError};
+use teamwire_agents::setup::{self, AgentProgram, Intent, Invocation, Places, Program, SetupError};
 use tempfile::NamedTempFile;
 
 use super::confirm::Confirm;
@@ -41,14 +41,16 @@ const LINKS_MAX: usize = 40;
 /// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and
 /// Gemini CLI get them at the same points, except while they are idle: messages then wait for your next prompt. Codex
 /// asks at its next start whether you trust the hooks; `codex exec` silently skips hooks that you have not trusted.
+/// opencode, GitHub Copilot CLI, Cursor and Visual Studio Code get only the tools: their models read messages with
+/// CheckInbox.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire setup claude\n    teamwire setup codex --as lead@acme --scope user\n    teamwire setup gemini --undo"
+    after_help = "Examples:\n\n    teamwire setup claude\n    teamwire setup codex --as lead@acme --scope user\n    teamwire setup gemini --undo\n    teamwire setup vscode"
 )]
 pub(super) struct Setup {
     /// The program
     #[arg(value_parser = program_parser())]
-    program: AgentProgram,
+    program: Program,
     /// Whether to change the settings of this project, or those of all your sessions
     #[arg(long, value_enum, default_value_t = Scope::Project)]
     scope: Scope,
@@ -71,7 +73,13 @@ enum Scope {
 }
 
 /// Returns the parser of a program's name.
-pub(super) fn program_parser() -> impl TypedValueParser<Value = AgentProgram> {
+fn program_parser() -> impl TypedValueParser<Value = Program> {
+    PossibleValuesParser::new(Program::all().map(Program::name))
+        .map(|name| Program::named(&name).expect("one of the possible values"))
+}
+
+/// Returns the parser of the name of a program that has hooks.
+pub(super) fn program_with_hooks_parser() -> impl TypedValueParser<Value = AgentProgram> {
     PossibleValuesParser::new(AgentProgram::ALL.map(AgentProgram::name))
         .map(|name| AgentProgram::named(&name).expect("one of the possible values"))
 }
@@ -140,7 +148,17 @@ impl Setup {
             return;
         }
         anstream::println!("{title} has teamwire{} from its next session on.", self.where_to());
-        match self.program {
+        let program = match self.program {
+            Program::WithHooks(program) => program,
+            Program::ToolsOnly(_) => {
+                anstream::println!(
+                    "It has no hooks that teamwire could use, so messages wait until the model reads them with CheckInbox: tell it to \
+                     look into its inbox. The settings name this machine's path of teamwire, so do not commit them."
+                );
+                return;
+            }
+        };
+        match program {
             AgentProgram::Claude => {}
             AgentProgram::Codex => anstream::println!(
                 "At its next start it asks whether you trust the new hooks: choose \"Trust all\", or look at them with /hooks. \
@@ -150,7 +168,7 @@ impl Setup {
                 anstream::println!("Gemini CLI reads a project's settings only if you trust the project.")
             }
         }
-        if self.program != AgentProgram::Claude {
+        if program != AgentProgram::Claude {
             anstream::println!("{title} cannot be woken while it is idle: then messages wait for your next prompt.");
         }
     }
@@ -275,11 +293,11 @@ fn flags(context: &ContextArgs) -> Result<Vec<String>, Failure> {
 
 /// Returns the settings of agent programs that start a teamwire which is no longer there: the program, the file and
 /// that path.
-pub(super) fn outdated() -> Vec<(AgentProgram, PathBuf, PathBuf)> {
+pub(super) fn outdated() -> Vec<(Program, PathBuf, PathBuf)> {
     let Ok(places) = places() else { return Vec::new() };
     let ours = Invocation { binary: String::new(), flags: Vec::new() };
     let scopes = [setup::Scope::User, setup::Scope::Project];
-    let all = AgentProgram::ALL.into_iter().flat_map(|program| scopes.map(|scope| (program, scope)));
+    let all = Program::all().flat_map(|program| scopes.map(|scope| (program, scope)));
     let files = all
         .flat_map(|(program, scope)| program.files(scope, &places, &ours).into_iter().map(move |file| (program, file)));
     let found = files.filter_map(|(program, file)| {
@@ -300,5 +318,6 @@ fn places() -> Result<Places, Failure> {
     };
     let repository = here.ancestors().find(|directory| is_repository(&directory.join(".git")));
     let project = repository.unwrap_or(&here).to_owned();
-    Ok(Places { home, project, claude: variable("CLAUDE_CONFIG_DIR"), codex: variable("CODEX_HOME") })
+    let config = variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+    Ok(Places { claude: variable("CLAUDE_CONFIG_DIR"), codex: variable("CODEX_HOME"), config, home, project })
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::world::{LEAD, TEAMWIRE, World};
 
 /// The settings of a user before setup: a path in the home directory, and the text.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 6] = [
     (
         ".claude.json",
         "{\n  \"numStartups\": 3,\n  \"projects\": {\n    \"/x\": {\n      \"history\": []\n    }\n  }\n}\n",
@@ -23,12 +23,17 @@ const SETTINGS: [(&str, &str); 4] = [
         "# The top.\nmodel = \"x\" # here\n\n[mcp_servers.mine]\ncommand = \"mine\"\n\n# The end.\n",
     ),
     (".gemini/settings.json", "{\n\t\"ui\": {\"theme\": \"Dark\"}, /* dark */\n\t\"tools\": []\n}\n"),
+    (
+        "opencode.jsonc",
+        "{\n  // Mine.\n  \"mcp\": {\n    \"other\": { \"type\": \"remote\", \"url\": \"https://x\" }\n  }\n}\n",
+    ),
+    (".vscode/mcp.json", "{\n\t\"inputs\": []\n}\n"),
 ];
 
 /// The files that setup creates if the user has only [`SETTINGS`].
-const CREATED: [&str; 1] = [".codex/hooks.json"];
+const CREATED: [&str; 3] = [".codex/hooks.json", ".github/mcp.json", ".cursor/mcp.json"];
 
-const PROGRAMS: [&str; 3] = ["claude", "codex", "gemini"];
+const PROGRAMS: [&str; 7] = ["claude", "codex", "gemini", "opencode", "copilot", "cursor", "vscode"];
 
 fn team_with_settings() -> World {
     let world = World::embedded();
@@ -148,6 +153,39 @@ fn settings_name_the_link_that_survives_an_upgrade_and_the_doctor_notices_when_i
     assert!(outdated() >= PROGRAMS.len());
     let shown = world.cli(LEAD, &["doctor"]).exits(1).stdout;
     assert!(shown.contains("Write the settings again: `teamwire setup claude`."), "{shown}");
+}
+
+#[test]
+fn programs_without_hooks_start_the_tools_and_their_settings_hold_no_credential() {
+    let world = team_with_settings();
+    for (program, path, servers) in [
+        ("opencode", "opencode.jsonc", "mcp"),
+        ("copilot", ".github/mcp.json", "mcpServers"),
+        ("cursor", ".cursor/mcp.json", "mcpServers"),
+        ("vscode", ".vscode/mcp.json", "servers"),
+    ] {
+        let said = world.cli(LEAD, &["setup", program, "--yes"]).succeeds().stdout;
+        assert!(said.contains("CheckInbox"), "{said}");
+        assert!(!text(&world, path).contains(&world.credential(LEAD)), "{path}");
+        let settings = json(&world, path);
+        let server = &settings[servers]["teamwire"];
+        let words: Vec<String> = match &server["command"] {
+            Value::Array(words) => serde_json::from_value(words.clone().into()).unwrap(),
+            command => {
+                let arguments: Vec<String> = serde_json::from_value(server["args"].clone()).unwrap();
+                [vec![command.as_str().unwrap().to_owned()], arguments].concat()
+            }
+        };
+        assert_eq!(words[0], TEAMWIRE);
+        let request = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+        let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+        let answer = world.cli_with_input("stranger", &arguments, &format!("{request}\n")).succeeds().stdout;
+        assert!(answer.contains("You are lead of team acme"), "{program}: {answer}");
+    }
+    let copilot = json(&world, ".github/mcp.json");
+    assert_eq!(copilot["mcpServers"]["teamwire"]["tools"][0], "*");
+    world.cli(LEAD, &["setup", "vscode", "--scope", "user", "--yes"]).succeeds();
+    assert!(file(&world, ".config/Code/User/mcp.json").exists());
 }
 
 #[test]

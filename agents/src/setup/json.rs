@@ -13,7 +13,7 @@ use super::{Intent, SERVER, SetupError, is_our_hook, is_our_server};
 /// What belongs into a JSON file.
 #[derive(Debug)]
 pub(super) struct Additions {
-    /// The MCP server, and the keys of the object that has the key `mcpServers`.
+    /// The MCP server, and the keys that lead to the object of all servers.
     pub(super) server: Option<(Vec<String>, CstInputValue)>,
     /// For each event, the group of hooks to append to its list.
     pub(super) hooks: Vec<(&'static str, CstInputValue)>,
@@ -100,10 +100,10 @@ impl File<'_> {
         Ok(additions.hooks.iter().all(|(event, _)| hooks.get(event).is_some()))
     }
 
-    /// Returns the object `mcpServers`.
+    /// Returns the object of all servers.
     fn servers(&self, root: &CstObject, at: &[String]) -> Result<Option<CstObject>, SetupError> {
         let mut object = root.clone();
-        for key in at.iter().map(String::as_str).chain(["mcpServers"]) {
+        for key in at {
             match self.child(&object, key)? {
                 Some(child) => object = child,
                 None => return Ok(None),
@@ -134,18 +134,23 @@ impl File<'_> {
         let Some(servers) = self.servers(root, at)? else { return Ok(()) };
         let Some(server) = servers.get(SERVER) else { return Ok(()) };
         let value = server.to_serde_value().unwrap_or_default();
-        if !is_our_server(value["command"].as_str().unwrap_or(""), value["args"][0].as_str().unwrap_or("")) {
+        // opencode has the arguments in the same list.
+        let (binary, first) = match &value["command"] {
+            Value::Array(words) => (words.first(), words.get(1)),
+            command => (Some(command), value["args"].get(0)),
+        };
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !is_our_server(&text(binary), &text(first)) {
             let taken = SetupError::NameTaken { path: self.path.to_owned() };
             return if intent == Intent::Set { Err(taken) } else { Ok(()) };
         }
         server.remove();
-        let keys: Vec<&str> = at.iter().map(String::as_str).chain(["mcpServers"]).collect();
-        for depth in (1..=keys.len()).rev() {
+        for depth in (1..=at.len()).rev() {
             let mut parent = root.clone();
-            for key in &keys[..depth - 1] {
+            for key in &at[..depth - 1] {
                 parent = self.child(&parent, key)?.unwrap_or(parent);
             }
-            remove_if_empty(&parent, keys[depth - 1]);
+            remove_if_empty(&parent, &at[depth - 1]);
         }
         Ok(())
     }
@@ -183,7 +188,7 @@ impl File<'_> {
     fn add(&self, root: &CstObject, additions: &Additions) -> Result<(), SetupError> {
         if let Some((at, server)) = &additions.server {
             let mut object = root.clone();
-            for key in at.iter().map(String::as_str).chain(["mcpServers"]) {
+            for key in at {
                 object = object.object_value_or_create(key).ok_or_else(|| self.wrong(key, "an object"))?;
             }
             object.append(SERVER, server.clone());

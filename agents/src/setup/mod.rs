@@ -7,10 +7,14 @@
 mod codex_toml;
 mod json;
 mod programs;
+mod tool_clients;
 
 use std::path::{Path, PathBuf};
 
-pub use self::programs::{AgentProgram, Places, Scope};
+pub use self::{
+    programs::{AgentProgram, Places, Scope},
+    tool_clients::ToolClient,
+};
 
 /// The name of the MCP server in the settings of a program.
 const SERVER: &str = "teamwire";
@@ -22,6 +26,52 @@ pub enum Intent {
     Set,
     /// Remove them.
     Undo,
+}
+
+/// A program that a person starts, and whose sessions can be members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// One that takes the tools, and whose hooks hand messages over.
+    WithHooks(AgentProgram),
+    /// One that only takes the tools.
+    ToolsOnly(ToolClient),
+}
+
+impl Program {
+    /// Returns all of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let with_hooks = AgentProgram::ALL.into_iter().map(Self::WithHooks);
+        with_hooks.chain(ToolClient::ALL.into_iter().map(Self::ToolsOnly))
+    }
+
+    /// Returns its name at the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WithHooks(program) => program.name(),
+            Self::ToolsOnly(client) => client.name(),
+        }
+    }
+
+    /// Returns the program with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|program| program.name() == name)
+    }
+
+    /// Returns its name in a sentence.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::WithHooks(program) => program.title(),
+            Self::ToolsOnly(client) => client.title(),
+        }
+    }
+
+    /// Returns the files to edit.
+    pub fn files(self, scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile> {
+        match self {
+            Self::WithHooks(program) => program.files(scope, places, ours),
+            Self::ToolsOnly(client) => vec![client.file(scope, places, ours)],
+        }
+    }
 }
 
 /// How the settings start teamwire.

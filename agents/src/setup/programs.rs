@@ -18,7 +18,10 @@ const END_SECONDS: u32 = 3;
 /// How long a hook may wait for a message before it wakes an idle session, in seconds: a day.
 const WAKE_SECONDS: u32 = 86_400;
 
-/// A program whose interactive sessions can be members.
+/// Where Claude Code and Gemini CLI keep MCP servers.
+const SERVERS: &str = "mcpServers";
+
+/// A program whose interactive sessions can be members, and that has hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentProgram {
     /// Claude Code.
@@ -49,6 +52,8 @@ pub struct Places {
     pub claude: Option<PathBuf>,
     /// Codex' directory, if it is not `~/.codex`.
     pub codex: Option<PathBuf>,
+    /// Where programs keep a user's configuration.
+    pub config: PathBuf,
 }
 
 impl AgentProgram {
@@ -79,7 +84,7 @@ impl AgentProgram {
     }
 
     /// Returns the files to edit.
-    pub fn files(self, scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile> {
+    pub(super) fn files(self, scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile> {
         match self {
             Self::Claude => claude(scope, places, ours),
             Self::Codex => codex(scope, places, ours),
@@ -95,8 +100,11 @@ fn claude(scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile>
     let user = || places.claude.clone().unwrap_or_else(|| places.home.join(".claude")).join("settings.json");
     let project = places.project.display().to_string();
     let (at, settings) = match scope {
-        Scope::User => (vec![], user()),
-        Scope::Project => (vec!["projects".to_owned(), project], places.project.join(".claude/settings.local.json")),
+        Scope::User => (vec![SERVERS.to_owned()], user()),
+        Scope::Project => (
+            vec!["projects".to_owned(), project, SERVERS.to_owned()],
+            places.project.join(".claude/settings.local.json"),
+        ),
     };
     let answers = |event: &str| command(ours.hook(AgentProgram::Claude, &[]), seconds(event), []);
     // The shell replaces itself, so that the hook notices the end of the program.
@@ -142,7 +150,7 @@ fn gemini(scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile>
     };
     let hooks = ["SessionStart", "BeforeAgent", "AfterTool", "AfterAgent", "SessionEnd"];
     let hooks = hooks.map(|event| (event, object([("matcher", "*".into()), ("hooks", list([answers(event)]))])));
-    let server = Some((Vec::new(), object(server(ours))));
+    let server = Some((vec![SERVERS.to_owned()], object(server(ours))));
     vec![json_file(directory.join(".gemini/settings.json"), Additions { server, hooks: hooks.into() })]
 }
 
@@ -150,11 +158,11 @@ fn seconds(event: &str) -> u32 {
     if event == "SessionEnd" { END_SECONDS } else { HOOK_SECONDS }
 }
 
-fn json_file(path: PathBuf, additions: Additions) -> SettingsFile {
+pub(super) fn json_file(path: PathBuf, additions: Additions) -> SettingsFile {
     SettingsFile { path, content: Content::Json(additions) }
 }
 
-fn server(ours: &Invocation) -> [(&'static str, CstInputValue); 2] {
+pub(super) fn server(ours: &Invocation) -> [(&'static str, CstInputValue); 2] {
     let arguments = ours.server_arguments().into_iter().map(CstInputValue::from);
     [("command", ours.binary.as_str().into()), ("args", list(arguments))]
 }
