@@ -13,7 +13,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use similar::TextDiff;
-use teamwire_agents::setup::{self, AgentProgram, Intent, Invocation, Places, Program, SetupError};
+use teamwire_agents::setup::{self, AgentProgram, Intent, Invocation, Places, Program, SetupError, ToolClient};
 use tempfile::NamedTempFile;
 
 use super::confirm::Confirm;
@@ -150,7 +150,10 @@ impl Setup {
         anstream::println!("{title} has teamwire{} from its next session on.", self.where_to());
         let program = match self.program {
             Program::WithHooks(program) => program,
-            Program::ToolsOnly(_) => {
+            Program::ToolsOnly(client) => {
+                if client == ToolClient::Copilot {
+                    anstream::println!("It reads a project's settings only if you trust the project.");
+                }
                 anstream::println!(
                     "It has no hooks that teamwire could use, so messages wait until the model reads them with CheckInbox: tell it to \
                      look into its inbox. The settings name this machine's path of teamwire, so do not commit them."
