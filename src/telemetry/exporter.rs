@@ -1,8 +1,8 @@
 //! What exports spans and metrics, as the standard variables of OpenTelemetry configure it.
 //!
 //! A variable for one signal, such as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, takes precedence over the one for all, such as
-//! `OTEL_EXPORTER_OTLP_ENDPOINT`. The library reads the endpoint, headers, timeout, compression and temporality; the protocol
-//! and the certificates are read here.
+//! `OTEL_EXPORTER_OTLP_ENDPOINT`. The library reads the endpoint, headers, compression and temporality; the protocol, the
+//! certificates and the timeout over HTTP are read here.
 
 use std::{env, fmt, fs, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// The port that collectors use for OTLP over HTTP. Without a protocol, it says which one is meant.
 const HTTP_PORT: u16 = 4318;
 
-/// How long a request over HTTP may take.
+/// How long a request over HTTP may take by default.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is exported.
@@ -172,7 +172,8 @@ impl HttpClient for OnRuntime {
 
 fn http_client(signal: Signal) -> Result<OnRuntime, Failure> {
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls_of_http(signal)?).https_or_http().enable_http1();
-    let client = Arc::new(HyperClient::new(connector.build(), REQUEST_TIMEOUT, None));
+    let given = signal.setting("TIMEOUT").and_then(|(ms, _)| ms.parse().ok()).map(Duration::from_millis);
+    let client = Arc::new(HyperClient::new(connector.build(), given.unwrap_or(REQUEST_TIMEOUT), None));
     Ok(OnRuntime { client, runtime: Handle::current() })
 }
 

@@ -42,6 +42,9 @@ const CALLS_MAX: usize = 64;
 /// How many messages a turn is linked to.
 const LINKS_MAX: usize = 64;
 
+/// How many prompts of a turn get into its span.
+const PROMPTS_MAX: usize = 16;
+
 /// The type of an error of which only a text is known.
 const OTHER_ERROR: &str = "_OTHER";
 
@@ -164,14 +167,23 @@ impl Telemetry {
         let mut state = self.state.lock();
         match entry.kind {
             TranscriptKind::Prompt => self.prompt(&mut state, &entry.text),
+            // It begins a turn that the program began by itself, or with a prompt that it got in the turn before.
             TranscriptKind::ToolCall => self.call(&mut state, entry),
             TranscriptKind::ToolResult => self.result(&mut state, entry),
             _ => {}
         }
     }
 
-    /// Begins a turn, unless one runs that takes the prompt in.
+    /// Takes in a prompt, which begins a turn unless one runs.
     fn prompt(&self, state: &mut State, text: &str) {
+        let turn = self.begin(state);
+        if self.captures_texts && !turn.span.is_disabled() && turn.prompts.len() < PROMPTS_MAX {
+            turn.prompts.push(cut_middle(text, TEXT_BYTES_MAX));
+        }
+    }
+
+    /// Begins a turn, unless one runs.
+    fn begin<'s>(&self, state: &'s mut State) -> &'s mut Turn {
         let mut parents = std::mem::take(&mut state.parents).into_iter();
         let turn = state.turn.get_or_insert_with(|| {
             let span = tracing::info_span!(
@@ -204,13 +216,14 @@ impl Telemetry {
         for other in parents {
             trace_parent::link(&turn.span, &other);
         }
-        if self.captures_texts && !turn.span.is_disabled() {
-            turn.prompts.push(cut_middle(text, TEXT_BYTES_MAX));
-        }
+        turn
     }
 
     fn call(&self, state: &mut State, entry: &Entry) {
-        let Some(turn) = state.turn.as_mut().filter(|turn| turn.calls.len() < CALLS_MAX) else { return };
+        let turn = self.begin(state);
+        if turn.calls.len() >= CALLS_MAX {
+            return;
+        }
         let span = tracing::info_span!(
             parent: &turn.span,
             "execute_tool",
@@ -245,7 +258,9 @@ impl Telemetry {
     /// Ends the span of the turn, and counts what it has used.
     pub(super) fn turn_ended(&self, ended: &EndedTurn) {
         let mut state = self.state.lock();
+        self.begin(&mut state);
         let Some(Turn { span, began, prompts, .. }) = state.turn.take() else { return };
+        let began = ended.started.unwrap_or(began);
         let usage = ended.usage.unwrap_or_default();
         let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let texts = [("gen_ai.conversation.id", &state.conversation), ("gen_ai.response.model", &state.model)];

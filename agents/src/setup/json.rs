@@ -87,7 +87,10 @@ impl File<'_> {
                 return Ok(false);
             }
         }
-        let Some(hooks) = self.child(root, "hooks")? else { return Ok(additions.hooks.is_empty()) };
+        if additions.hooks.is_empty() {
+            return Ok(true);
+        }
+        let Some(hooks) = self.child(root, "hooks")? else { return Ok(false) };
         for event in hooks.properties().iter().filter_map(|property| property.decoded_name()) {
             let groups = self.groups(&hooks, &event)?.map(|groups| groups.elements()).unwrap_or_default();
             let ours = groups.iter().filter(|group| hooks_of(group).iter().any(is_ours));
