@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,6 +94,7 @@ type Subscription struct {
 	session *session // the latest
 
 	stopReading context.CancelCauseFunc // of reading
+	isReopening atomic.Bool             // true between two sessions
 
 	mu   sync.Mutex
 	seen window
@@ -270,11 +272,8 @@ func (s *Subscription) read() {
 	for n := 0; ; n++ {
 		began := time.Now()
 		err := s.hold()
-		if s.end.Reason != 0 {
-			return
-		}
-		if context.Cause(s.reading) == errSuperseded {
-			s.end.Reason = Superseded
+		s.isReopening.Store(true)
+		if s.end.Reason != 0 || s.isSuperseded() {
 			return
 		}
 		if failure, ok := err.(*Error); ok && failure.isFinal() {
@@ -287,9 +286,21 @@ func (s *Subscription) read() {
 			n = 0
 		}
 		if s.err = s.client.pause(s.reading, delay(n)); s.err != nil {
+			if s.isSuperseded() {
+				s.err = nil
+			}
 			return
 		}
 	}
+}
+
+// isSuperseded ends the subscription if an acknowledgement was refused because another process holds the inbox.
+func (s *Subscription) isSuperseded() bool {
+	if context.Cause(s.reading) != errSuperseded {
+		return false
+	}
+	s.end.Reason = Superseded
+	return true
 }
 
 // hold opens a session and reads it to its end.
@@ -318,6 +329,7 @@ func (s *Subscription) hold() error {
 			s.session = &session{id: frame.Opened.SessionId}
 			s.session.over, s.session.end = context.WithCancel(context.Background())
 			s.client.session.Swap(s.session).end()
+			s.isReopening.Store(false)
 			s.client.isTrusted.Store(true)
 		case *v1.StreamResponse_Delivery:
 			s.deliver(frame.Delivery)
@@ -370,8 +382,11 @@ func (s *Subscription) acknowledge() error {
 			if err == nil {
 				break
 			}
-			if failure, ok := err.(*Error); ok && failure.isFinal() {
-				if refusals[failure.Reason] == Superseded {
+			failure, ok := err.(*Error)
+			isSuperseded := ok && refusals[failure.Reason] == Superseded
+			// While it is being reopened, our own next session may have superseded this one, although no answer has come.
+			if ok && failure.isFinal() && !(isSuperseded && s.isReopening.Load()) {
+				if isSuperseded {
 					s.stopReading(errSuperseded)
 				}
 				return err

@@ -212,7 +212,9 @@ func TestACallSupersededByOurOwnNextSessionIsRetriedInIt(t *testing.T) {
 
 func TestASupersededAcknowledgementEndsASubscriptionWhoseStreamIsSilent(t *testing.T) {
 	f := newFake(t, refusal(codes.Aborted, "SESSION_SUPERSEDED"))
-	defer f.says(nil, opened("s1"), delivery(uuid.NewString()))()
+	first := opened("s1")
+	first.GetOpened().HeartbeatInterval = durationpb.New(time.Minute) // a silent stream is not reopened meanwhile
+	defer f.says(nil, first, delivery(uuid.NewString()))()
 	inbox := client(t, f).Subscribe(context.Background())
 	next(t, inbox).Ack()
 	if message, err := inbox.Next(context.Background()); err != io.EOF || inbox.End().Reason != Superseded {

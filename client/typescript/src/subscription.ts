@@ -279,9 +279,11 @@ export class Subscription implements AsyncIterable<InboxMessage> {
         const error = readError(thrown, true);
         // The repetition has its own delay.
         due = 0;
-        this.#areAcksOver ||= endOf(error) !== undefined;
+        const isSuperseded = error.reason === "SESSION_SUPERSEDED";
+        // While it is being reopened, our own next session may have superseded this one, although no answer has come.
+        if (!isSuperseded || !this.#session.isReopening) this.#areAcksOver ||= endOf(error) !== undefined;
         // Another process holds the inbox. If the stream is silent, its reader must not take the inbox back.
-        if (error.reason === "SESSION_SUPERSEDED") this.#finish({ reason: "superseded", requestId: "" });
+        if (isSuperseded && !this.#session.isReopening) this.#finish({ reason: "superseded", requestId: "" });
         this.#calls.changes.notify();
         await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));
       }

@@ -286,7 +286,8 @@ impl Client {
     /// the connection is broken, and must not take the inbox back then.
     fn end_session(&self, refused: &Session) {
         self.session.send_if_modified(|now| {
-            let is_news = now.id == refused.id && !now.is_superseded;
+            // A session that is being reopened may have been superseded by our own next one, of which no answer has come.
+            let is_news = now.id == refused.id && !now.is_reopening && !now.is_superseded;
             now.is_superseded |= is_news;
             is_news
         });

@@ -203,7 +203,10 @@ impl Client {
             instance_id = Uuid::new_v4().to_string();
         }
         let (inbox, acks) = (Arc::new(Inbox::default()), Acks::new(unacked_messages_max));
-        self.session().send_modify(|session| session.is_reopening = true);
+        self.session().send_modify(|session| {
+            // Whatever held the inbox before, this subscription takes it.
+            (session.is_reopening, session.is_superseded) = (true, false);
+        });
         let request = v1::StreamRequest { instance_id, unacked_messages_max, unacked_bytes_max, failed_sequences };
         let reader = Reader { client: self.clone(), request, inbox: inbox.clone(), acks: acks.clone(), told: None };
         let reading = async move {
