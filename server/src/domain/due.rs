@@ -13,7 +13,7 @@ use super::{
     limits::Limits,
     membership::conclude_life,
     notices,
-    records::{Event, Exit, Life, MemberRecord, TeamRecord},
+    records::{Event, Exit, Life, MemberRecord, PresenceRecord, TeamRecord},
     request, subscriptions,
     task::give_back,
     time::ms,
@@ -155,6 +155,10 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     );
     let tasks = give_back::give_back(tx, name, "its owner was lost")?;
     notices::drop_waiting_idle(tx, team, name)?;
+    // If it calls again and is idle, that is news.
+    if let Some(presence) = tx.read::<PresenceRecord>(name.folded())?.filter(|presence| presence.idle) {
+        tx.put(name.folded(), &PresenceRecord { idle: false, ..PresenceRecord::clone(&presence) });
+    }
     let text = format!("{shown} has given no heartbeat for some time and counts as lost.");
     let lost = v1::Notice { member: shown.to_string(), text, ..v1::Notice::default() };
     subscriptions::happened(tx, team, &[Event::Exit(name.clone())], &lost)?;

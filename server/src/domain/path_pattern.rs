@@ -47,6 +47,29 @@ pub(super) fn overlaps(one: &str, other: &str) -> bool {
     meets[0][0]
 }
 
+/// Returns whether a pattern means a file. A pattern also stands for everything below what it means. In the path, no
+/// character is a wildcard.
+pub(super) fn covers(pattern: &str, path: &str) -> bool {
+    let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
+    // Whether the rest of the pattern means the rest of the path, for each rest of the path, filled from the end.
+    let mut means = vec![true; path.len() + 1];
+    for segment in pattern.iter().rev() {
+        let below = std::mem::replace(&mut means, vec![false; path.len() + 1]);
+        if *segment == "**" {
+            let mut is_any = false;
+            for (means, below) in means.iter_mut().zip(&below).rev() {
+                is_any |= below;
+                *means = is_any;
+            }
+            continue;
+        }
+        for (n, name) in path.iter().enumerate() {
+            means[n] = below[n + 1] && matches(segment, name);
+        }
+    }
+    means[0]
+}
+
 fn segments_meet(one: &str, other: &str) -> bool {
     let has_wildcard = |segment: &str| segment.contains(['*', '?']);
     match (has_wildcard(one), has_wildcard(other)) {
@@ -117,6 +140,31 @@ mod tests {
             let (a, b) = (checked(one).unwrap(), checked(other).unwrap());
             assert_eq!(overlaps(&a, &b), is_expected, "{one} and {other}");
             assert_eq!(overlaps(&b, &a), is_expected, "{other} and {one}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_the_files_that_it_means_and_what_is_below() {
+        for (pattern, path, is_expected) in [
+            ("src/a.rs", "src/a.rs", true),
+            ("src/a.rs", "src", false),
+            ("src", "src/a/b.rs", true),
+            ("src/*.rs", "src/a.rs", true),
+            ("src/*.rs", "src/a/b.rs", false),
+            ("src/**/*.rs", "src/a/b/c.rs", true),
+            ("src/**/*.rs", "src/c.rs", true),
+            ("src/**/*.rs", "src/c.ts", false),
+            ("**/Cargo.toml", "Cargo.toml", true),
+            ("**/Cargo.toml", "a/b/Cargo.toml", true),
+            ("**/Cargo.toml", "src/main.rs", false),
+            ("**", "anything/at/all", true),
+            ("a/**", "a", true),
+            ("a/**/b/**/c", "a/x/b/y/z/c", true),
+            ("a/**/b/**/c", "a/x/y/z/c", false),
+            ("src/a.rs", "**", false),
+            ("src/a.rs", "src/*", false),
+        ] {
+            assert_eq!(covers(&checked(pattern).unwrap(), path), is_expected, "{pattern} and {path}");
         }
     }
 

@@ -23,6 +23,7 @@ use super::{
     },
     runner_query, same_files,
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
+    subscriptions,
     task::{
         board::{BoardRecord, TaskRecord},
         record_id,
@@ -149,6 +150,7 @@ pub fn remove_member(
     tx.delete::<WorkRecord>(id);
     runner_query::forget(tx, name)?;
     same_files::forget(tx, &team, name);
+    subscriptions::forget(tx, name)?;
     tx.delete::<HostRecord>(id);
     tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());

@@ -36,6 +36,15 @@ pub fn add(member: &mut MemberRecord, tags: &BTreeSet<Name>) -> Result<(), Refus
     if member.tags.len() > TAGS_MAX { Err(too_many("tags")) } else { Ok(()) }
 }
 
+/// Gives a member tags besides those that it has, up to the bound: for calls that must not fail because of tags.
+pub fn add_what_fits(member: &mut MemberRecord, tags: &BTreeSet<Name>) {
+    for tag in tags {
+        if member.tags.len() < TAGS_MAX {
+            member.tags.insert(tag.clone());
+        }
+    }
+}
+
 fn too_many(field: &str) -> Refusal {
     Refusal::new(Reason::InvalidField, format!("A member has up to {TAGS_MAX} tags.")).field(field)
 }
@@ -97,7 +106,7 @@ pub fn choose<'t>(
         // Its state says that it may not read the message soon.
         MemberState::Idle | MemberState::Lost | MemberState::Spawning => None,
         _ => Some(format!(
-            "No member that has the tag \"{tag}\" is idle. {} gets the message; its inbox holds {}.",
+            "No member that has the tag \"{tag}\" is idle and has room for messages. {} gets this one; its inbox holds {}.",
             chosen.name,
             word::count(facts.inbox_depth, "other message"),
         )),

@@ -221,7 +221,11 @@ impl TeamService for Services {
         &self,
         request: Request<v1::SubscribeToEventRequest>,
     ) -> Result<Response<v1::SubscribeToEventResponse>, Status> {
-        let (who, request) = self.open(request).await?;
+        let (Admitted { who, account, .. }, request) = self.admit(request).await?;
+        // It may cause a message at once.
+        if let Some(account) = account {
+            account.send(false)?;
+        }
         let team = &request.team;
         Ok(Response::new(
             self.coordinator.rule(&who, team, Touches::Team, |tx| subscriptions::subscribe(tx, &who, &request)).await?,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use teamwire_proto::{
     Reason, Refusal,
     v1::{
-        self, CancelCause, DeadLetterCause, MemberState, NoticeKind, ReceiptState, RequestState, Role, message::Body,
+        self, CancelCause, DeadLetterCause, MemberState, NoticeKind, ReceiptState, RequestState, Role,
+        event_subscription::Event, message::Body,
     },
 };
 use teamwire_server::delivery::Session;
@@ -254,6 +255,11 @@ async fn a_refused_order_frees_the_name_and_tells_the_lead_why() {
     let ordered = spawn(&t, order("backend")).await;
     let id = ordered.request.unwrap().id;
     let token = take(&t, &gpu, &id).await;
+    for event in [Event::MemberExit("backend".to_owned()), Event::MemberIdle("backend".to_owned())] {
+        let subscription = Some(v1::EventSubscription { event: Some(event), ..Default::default() });
+        let subscribe = v1::SubscribeToEventRequest { subscription, ..Default::default() };
+        assert!(!t.coordinator.subscribe_to_event(&t.lead.who, &subscribe).await.unwrap().happened);
+    }
     let reason = "claude is not installed\nsh: 1: claude: not found";
     let refused = try_refuse(&t, &gpu, &id, reason, false).await.unwrap();
     assert_eq!((refused.state(), &*refused.reason), (RequestState::Rejected, reason));
@@ -261,6 +267,9 @@ async fn a_refused_order_frees_the_name_and_tells_the_lead_why() {
 
     let told = t.notices(&t.lead, NoticeKind::SpawnFailed).await;
     assert!(told[0].text.contains("gpu-1 says: claude is not installed."), "{}", told[0].text);
+    let ended = t.notices(&t.lead, NoticeKind::Subscription).await;
+    let ended: Vec<&str> = ended.iter().map(|notice| notice.text.as_str()).collect();
+    assert!(ended.len() == 2 && ended.iter().all(|text| text.starts_with("backend has not started: ")), "{ended:?}");
     let member = t.member("backend").await;
     assert_eq!(member.state(), MemberState::Exited);
     assert_eq!(member.exit.unwrap().detail, "gpu-1 did not start it: claude is not installed.");

@@ -9,7 +9,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::{calls::RuleCalls as _, team::*};
+use crate::{calls::RuleCalls as _, fillable::Fillable, team::*};
 
 fn ask(event: Event) -> v1::SubscribeToEventRequest {
     let subscription = Some(v1::EventSubscription { event: Some(event), ..Default::default() });
@@ -268,4 +268,48 @@ async fn lost_member_ends_a_subscription_to_its_exit_only() {
     // It calls again.
     t.heartbeat(&bob, Activity::Idle, "").await;
     assert_eq!(told(&t, &ann).await.len(), 2);
+}
+
+#[tokio::test]
+async fn pattern_means_the_files_that_it_names_and_no_others() {
+    let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    subscribe(&t, &ann, file("**/Cargo.toml")).await;
+    edit(&t, &bob, &["src/main.rs", "**", "Cargo.toml.bak"]).await;
+    assert!(told(&t, &ann).await.is_empty());
+    edit(&t, &bob, &["server/Cargo.toml"]).await;
+    let edited = "bob has edited \"server/Cargo.toml\".";
+    assert_eq!(told(&t, &ann).await, pairs(&[("file/**/Cargo.toml", edited)]));
+}
+
+#[tokio::test]
+async fn event_that_happens_while_the_store_is_full_causes_its_notice_when_the_subscription_expires() {
+    let full = Fillable::new();
+    let mut t = Team::on(full.clone(), |_| {}).await;
+    let [ann, bob] = t.join_all(["ann", "bob"]).await;
+    for event in [idle("bob"), file("*.rs")] {
+        let short =
+            v1::SubscribeToEventRequest { ttl: Some(prost_types::Duration { seconds: 60, nanos: 0 }), ..ask(event) };
+        t.coordinator.subscribe_to_event(&ann.who, &short).await.unwrap();
+    }
+    full.fill();
+    t.heartbeat(&bob, Activity::Idle, "done").await;
+    assert_eq!((open(&t, &ann).await.len(), told(&t, &ann).await.len()), (2, 0));
+    full.empty();
+    t.pass_and_run_due(Duration::from_secs(61), &[&ann, &bob, &t.lead.clone()]).await;
+    let notices = t.notices(&ann, NoticeKind::Subscription).await;
+    let all: Vec<(String, bool)> =
+        notices.into_iter().map(|notice| notice.subscription.unwrap()).map(|it| (it.id, it.expired)).collect();
+    assert_eq!(all, [("idle/bob".to_owned(), false), ("file/*.rs".to_owned(), true)]);
+    assert!(open(&t, &ann).await.is_empty());
+}
+
+#[tokio::test]
+async fn process_that_takes_a_name_with_a_token_does_not_take_its_subscriptions() {
+    let (mut t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    subscribe(&t, &ann, idle("bob")).await;
+    t.pass_and_run_due(Duration::from_secs(600), &[&bob, &t.lead.clone()]).await;
+    let new = t.join("ann").await;
+    assert!(open(&t, &new).await.is_empty());
+    t.heartbeat(&bob, Activity::Idle, "").await;
+    assert!(told(&t, &new).await.is_empty());
 }

@@ -146,8 +146,8 @@ const (
 	// The runner of `member` has merged an approved commit of `task`, or could not; `text` says which. To the lead and, if it could not, to
 	// the member.
 	NoticeKind_NOTICE_KIND_MERGE NoticeKind = 23
-	// An event that the recipient has subscribed to has happened, or the subscription has expired; `text` says which. `subscription` is
-	// set, and so is `member` or `task`.
+	// An event that the recipient has subscribed to has happened, or the subscription has expired. `subscription` is set; so is `member`
+	// if the event concerns a member, and `task` if it concerns a task that is known.
 	NoticeKind_NOTICE_KIND_SUBSCRIPTION NoticeKind = 24
 )
 
@@ -1630,8 +1630,9 @@ func (x *SpawnTerms) GetReschedule() bool {
 	return false
 }
 
-// A member's wish to get one notice when something happens. It ends with that notice, when it expires, when it is cancelled, or with
-// the member's life; it outlives a restart of the member's program and of coordinators. Only expiry and the event cause a notice.
+// A member's wish to get one notice when something happens. It ends with that notice, when it expires, when it is cancelled, or when
+// the member exits or its name passes to another bearer. It outlives a restart of the member's program and of coordinators. Only
+// expiry and the event cause a notice. An event that happens while the store is full causes its notice when the subscription expires.
 type EventSubscription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set by the coordinator. What it is about, such as `idle/backend`, `exit/backend`, `task/12` or `file/src/*.rs`. A member has at
@@ -1649,7 +1650,9 @@ type EventSubscription struct {
 	// Set by the coordinator. When it was made, or made again.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Set by the coordinator. When it expires.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Set by the coordinator in a notice. If true, the event has not happened in time.
+	Expired       bool `protobuf:"varint,8,opt,name=expired,proto3" json:"expired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1748,18 +1751,26 @@ func (x *EventSubscription) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *EventSubscription) GetExpired() bool {
+	if x != nil {
+		return x.Expired
+	}
+	return false
+}
+
 type isEventSubscription_Event interface {
 	isEventSubscription_Event()
 }
 
 type EventSubscription_MemberIdle struct {
-	// This member is idle, or its life ends: see DirectMessage.recipient; neither a tag nor the caller itself. In a reply: the name
+	// This member is idle, or has exited: see DirectMessage.recipient; neither a tag nor the caller itself. In a reply: the name
 	// in its original spelling.
 	MemberIdle string `protobuf:"bytes,2,opt,name=member_idle,json=memberIdle,proto3,oneof"`
 }
 
 type EventSubscription_MemberExit struct {
-	// This member's life ends, or the member is lost. See `member_idle`.
+	// This member has exited, is lost, or was ordered and does not start. If its runner restarts its program, it has not exited. See
+	// `member_idle`.
 	MemberExit string `protobuf:"bytes,3,opt,name=member_exit,json=memberExit,proto3,oneof"`
 }
 
@@ -4058,7 +4069,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"reschedule\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x02\n" +
 	"\x11EventSubscription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\vmember_idle\x18\x02 \x01(\tH\x00R\n" +
@@ -4071,7 +4082,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\a\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x18\n" +
+	"\aexpired\x18\b \x01(\bR\aexpiredB\a\n" +
 	"\x05event\"\xb0\x01\n" +
 	"\vTaskSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +

@@ -22,6 +22,7 @@ use crate::{
         records::{EndCause, JoinTokenRecord, Life, TeamRecord},
         request::spawn::{self, check_pending, find_for},
         secret::SecretHash,
+        tags,
         text::Required,
         text::check_content,
         time::milliseconds,
@@ -102,21 +103,26 @@ pub fn refuse(
         false => None,
     };
     let answered = match next {
-        Some(next) => spawn::hand_on(tx, &mut team, &order, &next)?,
+        Some((next, its_tags)) => {
+            if let Some(member) = team.member_mut(&name) {
+                tags::add_what_fits(member, &its_tags);
+            }
+            spawn::hand_on(tx, &mut team, &order, &next)?
+        }
         None => ending::reject(tx, &mut team, &order, &host, &request.reason)?,
     };
     tx.put("", &team);
     Ok(answered)
 }
 
-/// Chooses another host for an order that its host cannot take. `None` if the order named its host, no other host fits,
-/// or too many have refused.
+/// Chooses another host for an order that its host cannot take. Returns also the tags of its profile. `None` if the order
+/// named its host, no other host fits, or too many have refused.
 fn another(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     order: &v1::Request,
     leases: &Leases,
-) -> Result<Option<Name>, RuleError> {
+) -> Result<Option<(Name, BTreeSet<Name>)>, RuleError> {
     let mut terms = order.spawn.clone().unwrap_or_default();
     terms.refused_by.push(order.approver.clone());
     if !terms.host.is_empty() || terms.refused_by.len() >= HOSTS_TRIED_MAX {
@@ -124,7 +130,8 @@ fn another(
     }
     let candidates = read_candidates(tx, team, leases)?;
     let profile = Name::parse(&terms.profile, "profile")?;
-    Ok(place(&candidates, &profile, &terms).ok().map(|chosen| chosen.name.clone()))
+    let chosen = place(&candidates, &profile, &terms).ok();
+    Ok(chosen.map(|chosen| (chosen.name.clone(), chosen.tags_of(&profile))))
 }
 
 /// Ends the life of a member that no longer has a process on the caller, its host. The reply says how the life ended.

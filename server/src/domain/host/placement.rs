@@ -1,5 +1,7 @@
 //! Placement: chooses the host that gets an order.
 
+use std::collections::BTreeSet;
+
 use teamwire_proto::{Reason, Refusal, name::Name, v1};
 
 use crate::{
@@ -29,6 +31,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Returns the tags that members of a profile get.
+    pub fn tags_of(&self, profile: &Name) -> BTreeSet<Name> {
+        let profile = self.offer.as_ref().and_then(|offer| offer.profile(profile));
+        profile.map(|profile| profile.tags.clone()).unwrap_or_default()
+    }
+
     /// Returns how many slots are free.
     pub fn free(&self) -> u32 {
         self.offer.as_ref().map_or(0, |offer| offer.slots.saturating_sub(self.slots_used))
@@ -154,8 +162,6 @@ fn none_fits(all: &[Candidate], asked: &[&Candidate], profile: &Name, terms: &v1
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use crate::domain::records::ProfileRecord;
 
     use super::*;

@@ -18,6 +18,7 @@ use crate::{
             find, requester,
             spawn::{self, NewOrder},
         },
+        tags,
         time::milliseconds,
         topics::Topic,
         tx::{RuleError, Tx},
@@ -52,6 +53,9 @@ pub fn reschedule(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &
         None => None,
     };
     let life = reserve(tx, team, name, terms.plan_mode_required)?;
+    if let Some(member) = team.member_mut(name) {
+        tags::add_what_fits(member, &chosen.tags_of(&profile));
+    }
     let prompt_id = match unread {
         Some(id) => Some(id),
         None => post_prompt(tx, team, &orderer, name, &before.content)?,

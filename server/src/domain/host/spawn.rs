@@ -23,7 +23,7 @@ use crate::{
         query::show_new_member,
         records::{Attributes, Life, MemberRecord, PresenceRecord, ProfileRecord, SessionEnd, TeamRecord},
         request::{self, spawn::NewOrder},
-        session, tags,
+        session, subscriptions, tags,
         text::check_size,
         time::ms,
         topics::Topic,
@@ -169,6 +169,7 @@ pub(super) fn reserve(
         None => team.members.push(member),
     }
     tx.delete::<PresenceRecord>(name.folded());
+    subscriptions::forget(tx, name)?;
     session::end(tx, name, SessionEnd::Replaced)?;
     Ok(incarnation)
 }

@@ -26,7 +26,7 @@ use crate::{
         records::{
             ActivityRecord, EndCause, Exit, JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord,
         },
-        request, session, tags,
+        request, session, subscriptions, tags,
         task::give_back,
         time::ms,
         tx::{RuleError, Tx},
@@ -93,7 +93,9 @@ pub fn join(
             // A process that chooses a name does not choose its tags with it.
             member.tags.clear();
         }
-        tags::add(&mut member, &token.tags)?;
+        tags::add_what_fits(&mut member, &token.tags);
+        // What a former bearer of the name waited for is nothing to this one.
+        subscriptions::forget(tx, &name)?;
     }
     let crash_report = crash.as_ref().map(|exit| exit.report(&EndCause::ProcessEnded));
     if let (Some(exit), Some(report), Some(before)) = (crash, &crash_report, &before) {

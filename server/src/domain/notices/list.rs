@@ -9,12 +9,27 @@ use teamwire_proto::{
 
 use crate::domain::{
     inbox::{Leaving, remove_from_inbox},
-    records::{DueNoticesRecord, NoticeSlot, NoticesRecord, ReceiptRecord, receipt_id},
+    records::{DueNoticesRecord, MemberRecord, NoticeSlot, NoticesRecord, ReceiptRecord, receipt_id},
     tx::{RuleError, Tx},
 };
 
 /// How many of the oldest slots each use of the list examines, so that processed notices leave it.
 const EXAMINED: usize = 4;
+
+/// Requires what the lists of several members need, all at once: each record that is missing makes the rule run again.
+pub(super) fn prefetch(tx: &mut Tx<'_>, members: &[&MemberRecord]) -> Result<(), RuleError> {
+    if members.len() < 2 {
+        return Ok(());
+    }
+    tx.want::<NoticesRecord>(members.iter().map(|member| member.name.folded().to_owned()))?;
+    let mut receipts = Vec::new();
+    for member in members {
+        let record = tx.read::<NoticesRecord>(member.name.folded())?;
+        let slots = record.iter().flat_map(|record| record.slots.iter().take(EXAMINED + 1));
+        receipts.extend(slots.filter_map(|slot| receipt_of(slot, &member.name)));
+    }
+    tx.want::<ReceiptRecord>(receipts)
+}
 
 /// The notices of a member that is being changed.
 pub(super) struct NoticeList {

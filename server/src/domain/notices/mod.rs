@@ -42,6 +42,7 @@ pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Actor], notice: v1::Not
     let message = post::compose(tx, team, &Actor::Coordinator, Body::Notice(notice.clone()));
     let id = id_of(&message)?;
     let members = recipients(team, to);
+    list::prefetch(tx, &members)?;
     let mut first = Vec::new();
     for member in &members {
         if is_first(tx, team, member, id, &notice)? {

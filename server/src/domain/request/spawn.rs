@@ -19,8 +19,9 @@ use crate::domain::{
     history::{self, member_event},
     inbox, notices,
     post::{self, Urgency},
-    records::{EndCause, Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
+    records::{EndCause, Event, Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
     streams::REQUESTS,
+    subscriptions,
     time::timestamp,
     topics::Topic,
     tx::{RuleError, Tx},
@@ -174,6 +175,9 @@ fn end_reserved(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, why: &str) 
     let member = member_mut(team, name)?;
     member.enter(Life::Exited { exit: Exit::unseen(why), cause: EndCause::NotStarted }, now_ms);
     history::append(tx, member_event(name, MemberState::Exited, member.incarnation, why));
+    let text = format!("{name} has not started: {why}");
+    let ended = v1::Notice { member: name.to_string(), text, ..v1::Notice::default() };
+    subscriptions::happened(tx, team, &[Event::Exit(name.clone()), Event::Idle(name.clone())], &ended)?;
     tx.notify(Topic::Team);
     Ok(())
 }

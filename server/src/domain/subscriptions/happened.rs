@@ -1,27 +1,26 @@
-//! An event ends the subscriptions to it, and so does time.
+//! An event ends the subscriptions to it.
 
-use std::{collections::BTreeMap, slice, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    slice,
+};
 
 use teamwire_proto::{
     name::Name,
     v1::{self, NoticeKind},
-    word,
 };
 
 use crate::domain::{
     actor::Actor,
     notices,
-    path_pattern::overlaps,
+    path_pattern::covers,
     records::{DueNoticesRecord, Event, SubscribersRecord, Subscription, SubscriptionsRecord, TeamRecord},
     text,
     tx::{RuleError, Tx},
 };
 
-/// How many members' subscriptions expire in one transaction.
-const EXPIRED_MEMBERS_MAX: usize = 16;
-
 /// How many characters of patterns are compared with how many of paths for one report. Files beyond cause no notice.
-const COMPARED_MAX: usize = 50_000_000;
+const COMPARED_MAX: usize = 20_000_000;
 
 /// How many files a notice names, and how many characters of each.
 const NAMED_MAX: usize = 10;
@@ -50,9 +49,14 @@ pub fn member_idle(name: &Name, summary: &str) -> v1::Notice {
 
 /// Notifies those who wait for a task, which is completed or deleted. `how`: which of these, with the actor.
 pub fn task_done(tx: &mut Tx<'_>, team: &TeamRecord, task: v1::TaskSummary, how: &str) -> Result<(), RuleError> {
-    let text = format!("Task {} {how}: {}", task.id, task.subject);
     let event = Event::Task(task.id);
-    happened(tx, team, &[event], &v1::Notice { task: Some(task), text, ..v1::Notice::default() })
+    happened(tx, team, &[event], &done_notice(task, how))
+}
+
+/// Returns what a notice says of a task that is completed or deleted.
+pub(super) fn done_notice(task: v1::TaskSummary, how: &str) -> v1::Notice {
+    let text = format!("Task {} {how}: {}", task.id, task.subject);
+    v1::Notice { task: Some(task), text, ..v1::Notice::default() }
 }
 
 /// Notifies those who wait for one of these files, which a member has edited.
@@ -70,82 +74,58 @@ pub fn files_edited(tx: &mut Tx<'_>, team: &TeamRecord, editor: &Name, paths: &[
         }
     }
     let mut left = COMPARED_MAX;
+    let mut found = Vec::new();
     for (pattern, subscribers) in by_pattern {
         let mut is_edited = |path: &&&str| match left.checked_sub(pattern.len() * path.len()) {
             Some(rest) => {
                 left = rest;
-                overlaps(pattern, path)
+                covers(pattern, path)
             }
             None => false,
         };
         // In quotes, because a member chooses them.
         let edited: Vec<String> =
             paths.iter().filter(&mut is_edited).map(|path| format!("{:?}", text::cut(path, NAMED_CHARS_MAX))).collect();
-        if edited.is_empty() {
-            continue;
+        if !edited.is_empty() {
+            found.push((Event::File(pattern.to_owned()), subscribers, text::enumerate(&edited, NAMED_MAX)));
         }
-        let text = format!("{editor} has edited {}.", text::enumerate(&edited, NAMED_MAX));
+    }
+    // All at once: each record that is missing makes the rule run again.
+    let subscribers = found.iter().flat_map(|(_, subscribers, _)| subscribers);
+    tx.want::<SubscriptionsRecord>(subscribers.map(|name| name.folded().to_owned()))?;
+    for (event, subscribers, edited) in found {
+        let text = format!("{editor} has edited {edited}.");
         let notice = v1::Notice { member: editor.to_string(), text, ..v1::Notice::default() };
-        tell(tx, team, &Event::File(pattern.to_owned()), &subscribers, &notice)?;
+        tell(tx, team, &event, &subscribers, &notice)?;
     }
     Ok(())
-}
-
-/// Ends the subscriptions whose time is over, with a notice. Returns when the next one expires.
-pub fn expire(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleError> {
-    if tx.ctx.store_is_full {
-        return Ok(None);
-    }
-    let Some(due) = tx.read::<DueNoticesRecord>("")? else { return Ok(None) };
-    let now_ms = tx.ctx.now_ms;
-    let names = due.expiry_ms.iter().filter(|(_, at_ms)| **at_ms <= now_ms).map(|(name, _)| name.clone());
-    let names: Vec<String> = names.take(EXPIRED_MEMBERS_MAX).collect();
-    tx.want::<SubscriptionsRecord>(names.iter().cloned())?;
-    for name in names {
-        let name = Name::parse(&name, "name")?;
-        for subscription in own(tx, &name)?.into_iter().filter(|it| it.expires_ms <= now_ms) {
-            let waited = word::age(Duration::from_millis(now_ms.saturating_sub(subscription.created_ms)));
-            let text = format!(
-                "It has not happened within {waited}: {}. The subscription has expired; subscribe again to wait longer.",
-                word::event(&shown(&subscription.event))
-            );
-            let notice = v1::Notice { text, ..v1::Notice::default() };
-            tell(tx, team, &subscription.event, slice::from_ref(&name), &notice)?;
-        }
-        let left = own(tx, &name)?;
-        save(tx, &name, left)?;
-    }
-    Ok(tx.read::<DueNoticesRecord>("")?.and_then(|due| due.expiry_ms.values().min().copied()))
 }
 
 /// Ends all subscriptions of a member without a notice.
 pub fn forget(tx: &mut Tx<'_>, name: &Name) -> Result<(), RuleError> {
-    for subscription in own(tx, name)? {
-        end(tx, name, &subscription.event)?;
+    let mine = own(tx, name)?;
+    tx.want::<SubscribersRecord>(mine.iter().map(|subscription| subscription.event.subscribers_id()))?;
+    for subscription in mine {
+        end(tx, slice::from_ref(name), &subscription.event)?;
     }
     Ok(())
 }
 
-fn tell(
+/// Ends the subscriptions of these members to an event, with a notice.
+pub(super) fn tell(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     event: &Event,
     subscribers: &[Name],
     notice: &v1::Notice,
 ) -> Result<(), RuleError> {
-    tx.want::<SubscriptionsRecord>(subscribers.iter().map(|name| name.folded().to_owned()))?;
-    for name in subscribers {
-        end(tx, name, event)?;
-    }
+    end(tx, subscribers, event)?;
     let to: Vec<Actor> = subscribers.iter().cloned().map(Actor::Member).collect();
+    let subscription = notice.subscription.clone().unwrap_or_default();
+    let subscription = v1::EventSubscription { id: event.id(), event: Some(event.show()), ..subscription };
     let notice =
-        v1::Notice { kind: NoticeKind::Subscription.into(), subscription: Some(shown(event)), ..notice.clone() };
+        v1::Notice { kind: NoticeKind::Subscription.into(), subscription: Some(subscription), ..notice.clone() };
     notices::notify(tx, team, &to.iter().collect::<Vec<_>>(), notice)
-}
-
-/// Returns a subscription to an event as a notice shows it.
-fn shown(event: &Event) -> v1::EventSubscription {
-    v1::EventSubscription { id: event.id(), event: Some(event.show()), ..v1::EventSubscription::default() }
 }
 
 /// Returns a member's subscriptions.
@@ -153,36 +133,44 @@ pub(super) fn own(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<Subscription>, Rul
     Ok(tx.read::<SubscriptionsRecord>(name.folded())?.map_or_else(Vec::new, |record| record.subscriptions.clone()))
 }
 
-/// Ends a member's subscription to an event, if it has one.
-pub(super) fn end(tx: &mut Tx<'_>, name: &Name, event: &Event) -> Result<(), RuleError> {
-    let id = event.subscribers_id();
-    if let Some(record) = tx.read::<SubscribersRecord>(&id)? {
+/// Ends the subscriptions of these members to an event, of those that have one.
+pub(super) fn end(tx: &mut Tx<'_>, names: &[Name], event: &Event) -> Result<(), RuleError> {
+    tx.want::<SubscriptionsRecord>(names.iter().map(|name| name.folded().to_owned()))?;
+    let (record_id, id) = (event.subscribers_id(), event.id());
+    if let Some(record) = tx.read::<SubscribersRecord>(&record_id)? {
+        let ending: HashSet<&Name> = names.iter().collect();
         let mut record = SubscribersRecord::clone(&record);
-        record.subscribers.retain(|(subscriber, of)| subscriber != name || of.id() != event.id());
+        record.subscribers.retain(|(subscriber, of)| !ending.contains(subscriber) || of.id() != id);
         match record.subscribers.is_empty() {
-            true => tx.delete::<SubscribersRecord>(&id),
-            false => tx.put(&id, &record),
+            true => tx.delete::<SubscribersRecord>(&record_id),
+            false => tx.put(&record_id, &record),
         }
     }
-    let mut left = own(tx, name)?;
-    left.retain(|subscription| subscription.event.id() != event.id());
-    save(tx, name, left)
+    let mut left = Vec::with_capacity(names.len());
+    for name in names {
+        let mut mine = own(tx, name)?;
+        mine.retain(|subscription| subscription.event.id() != id);
+        left.push((name, mine));
+    }
+    save(tx, left)
 }
 
-/// Stores a member's subscriptions, and when the first of them expires.
-pub(super) fn save(tx: &mut Tx<'_>, name: &Name, subscriptions: Vec<Subscription>) -> Result<(), RuleError> {
-    let first_ms = subscriptions.iter().map(|subscription| subscription.expires_ms).min();
-    let mut due = tx.read::<DueNoticesRecord>("")?.as_deref().cloned().unwrap_or_default();
-    let before_ms = match first_ms {
-        Some(first_ms) => due.expiry_ms.insert(name.folded().to_owned(), first_ms),
-        None => due.expiry_ms.remove(name.folded()),
-    };
-    if before_ms != first_ms {
-        tx.put("", &due);
+/// Stores the subscriptions of members, and when the first of each expires.
+pub(super) fn save(tx: &mut Tx<'_>, members: Vec<(&Name, Vec<Subscription>)>) -> Result<(), RuleError> {
+    let before = tx.read::<DueNoticesRecord>("")?.as_deref().cloned().unwrap_or_default();
+    let mut due = before.clone();
+    for (name, subscriptions) in members {
+        match subscriptions.iter().map(|subscription| subscription.expires_ms).min() {
+            Some(first_ms) => due.expiry_ms.insert(name.folded().to_owned(), first_ms),
+            None => due.expiry_ms.remove(name.folded()),
+        };
+        match subscriptions.is_empty() {
+            true => tx.delete::<SubscriptionsRecord>(name.folded()),
+            false => tx.put(name.folded(), &SubscriptionsRecord { subscriptions }),
+        }
     }
-    match subscriptions.is_empty() {
-        true => tx.delete::<SubscriptionsRecord>(name.folded()),
-        false => tx.put(name.folded(), &SubscriptionsRecord { subscriptions }),
+    if due != before {
+        tx.put("", &due);
     }
     Ok(())
 }

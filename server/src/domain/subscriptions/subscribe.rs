@@ -6,16 +6,17 @@ use teamwire_proto::{
     Reason, Refusal,
     name::Name,
     v1::{self, event_subscription},
-    word,
 };
 
-use super::happened::{end, happened, member_idle, own, save, task_done};
+use super::{
+    already::notice_if_true,
+    happened::{end, own, save, tell},
+};
 use crate::domain::{
     fields::ttl,
     identity::{self, Admit, CallerCredentials, Principal},
     path_pattern,
-    records::{Event, Life, PresenceRecord, SubscribersRecord, Subscription, TeamRecord},
-    task,
+    records::{Event, SubscribersRecord, Subscription, TeamRecord},
     time::timestamp,
     tx::{RuleError, Tx},
 };
@@ -38,15 +39,17 @@ pub fn subscribe(
     request: &v1::SubscribeToEventRequest,
 ) -> Result<v1::SubscribeToEventResponse, RuleError> {
     let (team, name) = subscriber(tx, who, &request.team, Admit::Live)?;
-    // The number of subscriptions is bounded.
-    tx.needs_no_room();
+    tx.check_may_write()?;
     let event = event(&team, &name, request.subscription.as_ref().and_then(|asked| asked.event.as_ref()))?;
     let ttl_ms = ttl(request.ttl.as_ref(), TTL, TTL_DAYS_MAX)?;
     let now_ms = tx.ctx.now_ms;
     let subscription = Subscription { event, created_ms: now_ms, expires_ms: now_ms + ttl_ms };
     add(tx, &name, &subscription)?;
-    tell_if_true(tx, &team, &subscription.event)?;
-    let happened = !own(tx, &name)?.contains(&subscription);
+    let already = notice_if_true(tx, &team, &subscription.event)?;
+    if let Some(notice) = &already {
+        tell(tx, &team, &subscription.event, std::slice::from_ref(&name), notice)?;
+    }
+    let happened = already.is_some();
     Ok(v1::SubscribeToEventResponse { subscription: Some(show(&subscription)), happened })
 }
 
@@ -77,7 +80,7 @@ pub fn cancel(
     }
     let of_id = |subscription: &Subscription| subscription.event.id() == request.subscription_id;
     match own(tx, &name)?.into_iter().find(of_id) {
-        Some(subscription) => end(tx, &name, &subscription.event),
+        Some(subscription) => end(tx, std::slice::from_ref(&name), &subscription.event),
         None => Ok(()),
     }
 }
@@ -146,39 +149,7 @@ fn add(tx: &mut Tx<'_>, name: &Name, subscription: &Subscription) -> Result<(), 
         record.subscribers.push((name.clone(), subscription.event.clone()));
         tx.put(&record_id, &record);
     }
-    save(tx, name, mine)
-}
-
-/// Sends the notice of an event that has happened.
-fn tell_if_true(tx: &mut Tx<'_>, team: &TeamRecord, event: &Event) -> Result<(), RuleError> {
-    let (Event::Idle(name) | Event::Exit(name)) = event else {
-        return match event {
-            Event::Task(id) => match task::closed(tx, *id)? {
-                Some((summary, how)) => task_done(tx, team, summary, how),
-                None => Ok(()),
-            },
-            // Files are edited over and over: what counts is the next time.
-            _ => Ok(()),
-        };
-    };
-    let Some(member) = team.member(name) else { return Ok(()) };
-    let exited = |text: String| v1::Notice { member: name.to_string(), text, ..v1::Notice::default() };
-    let notice = match (&member.life, event) {
-        (Life::Exited { .. }, _) => {
-            let report = member.life.exit_report().unwrap_or_default();
-            exited(format!("{name} has exited: {}.", word::exit(&report)))
-        }
-        (Life::Lost, Event::Exit(_)) => exited(format!("{name} counts as lost.")),
-        (Life::Live, Event::Idle(_)) => {
-            let presence = tx.read::<PresenceRecord>(name.folded())?;
-            match presence.filter(|presence| presence.incarnation == member.incarnation && presence.idle) {
-                Some(presence) => member_idle(name, &presence.summary),
-                None => return Ok(()),
-            }
-        }
-        _ => return Ok(()),
-    };
-    happened(tx, team, std::slice::from_ref(event), &notice)
+    save(tx, vec![(name, mine)])
 }
 
 fn show(subscription: &Subscription) -> v1::EventSubscription {
@@ -187,5 +158,6 @@ fn show(subscription: &Subscription) -> v1::EventSubscription {
         event: Some(subscription.event.show()),
         created_at: Some(timestamp(subscription.created_ms)),
         expires_at: Some(timestamp(subscription.expires_ms)),
+        expired: false,
     }
 }

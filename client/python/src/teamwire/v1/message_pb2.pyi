@@ -128,8 +128,8 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     the member.
     """
     NOTICE_KIND_SUBSCRIPTION: _NoticeKind.ValueType  # 24
-    """An event that the recipient has subscribed to has happened, or the subscription has expired; `text` says which. `subscription` is
-    set, and so is `member` or `task`.
+    """An event that the recipient has subscribed to has happened, or the subscription has expired. `subscription` is set; so is `member`
+    if the event concerns a member, and `task` if it concerns a task that is known.
     """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
@@ -205,8 +205,8 @@ NOTICE_KIND_MERGE: NoticeKind.ValueType  # 23
 the member.
 """
 NOTICE_KIND_SUBSCRIPTION: NoticeKind.ValueType  # 24
-"""An event that the recipient has subscribed to has happened, or the subscription has expired; `text` says which. `subscription` is
-set, and so is `member` or `task`.
+"""An event that the recipient has subscribed to has happened, or the subscription has expired. `subscription` is set; so is `member`
+if the event concerns a member, and `task` if it concerns a task that is known.
 """
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
 
@@ -933,8 +933,9 @@ Global___SpawnTerms: typing_extensions.TypeAlias = SpawnTerms
 
 @typing.final
 class EventSubscription(google.protobuf.message.Message):
-    """A member's wish to get one notice when something happens. It ends with that notice, when it expires, when it is cancelled, or with
-    the member's life; it outlives a restart of the member's program and of coordinators. Only expiry and the event cause a notice.
+    """A member's wish to get one notice when something happens. It ends with that notice, when it expires, when it is cancelled, or when
+    the member exits or its name passes to another bearer. It outlives a restart of the member's program and of coordinators. Only
+    expiry and the event cause a notice. An event that happens while the store is full causes its notice when the subscription expires.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -946,22 +947,27 @@ class EventSubscription(google.protobuf.message.Message):
     FILE_EDITED_FIELD_NUMBER: builtins.int
     CREATED_AT_FIELD_NUMBER: builtins.int
     EXPIRES_AT_FIELD_NUMBER: builtins.int
+    EXPIRED_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Set by the coordinator. What it is about, such as `idle/backend`, `exit/backend`, `task/12` or `file/src/*.rs`. A member has at
     most one subscription with an id.
     """
     member_idle: builtins.str
-    """This member is idle, or its life ends: see DirectMessage.recipient; neither a tag nor the caller itself. In a reply: the name
+    """This member is idle, or has exited: see DirectMessage.recipient; neither a tag nor the caller itself. In a reply: the name
     in its original spelling.
     """
     member_exit: builtins.str
-    """This member's life ends, or the member is lost. See `member_idle`."""
+    """This member has exited, is lost, or was ordered and does not start. If its runner restarts its program, it has not exited. See
+    `member_idle`.
+    """
     task_done: builtins.int
     """This task is completed or deleted."""
     file_edited: builtins.str
     """Another member's program edits a file that this pattern means, from now on. In the form of CreateTaskRequest.paths, such as
     `src/*.rs`; up to 200 characters.
     """
+    expired: builtins.bool
+    """Set by the coordinator in a notice. If true, the event has not happened in time."""
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Set by the coordinator. When it was made, or made again."""
@@ -980,9 +986,10 @@ class EventSubscription(google.protobuf.message.Message):
         file_edited: builtins.str = ...,
         created_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         expires_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        expired: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_at", b"created_at", "event", b"event", "expires_at", b"expires_at", "file_edited", b"file_edited", "member_exit", b"member_exit", "member_idle", b"member_idle", "task_done", b"task_done"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "event", b"event", "expires_at", b"expires_at", "file_edited", b"file_edited", "id", b"id", "member_exit", b"member_exit", "member_idle", b"member_idle", "task_done", b"task_done"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "event", b"event", "expired", b"expired", "expires_at", b"expires_at", "file_edited", b"file_edited", "id", b"id", "member_exit", b"member_exit", "member_idle", b"member_idle", "task_done", b"task_done"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["member_idle", "member_exit", "task_done", "file_edited"] | None: ...
 
 Global___EventSubscription: typing_extensions.TypeAlias = EventSubscription

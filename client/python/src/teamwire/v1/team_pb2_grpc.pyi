@@ -860,7 +860,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     SubscribeToEvent: _TeamServiceSubscribeToEventType
     """Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
-    once. A call about the same event renews the subscription.
+    once. A call about the same event renews the subscription; after the event, it makes a new one.
 
     PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
     INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
@@ -1309,7 +1309,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.SubscribeToEventResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SubscribeToEventResponse]]:
         """Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
-        once. A call about the same event renews the subscription.
+        once. A call about the same event renews the subscription; after the event, it makes a new one.
 
         PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
         INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has

@@ -2426,7 +2426,7 @@ export const TeamService: GenService<{
   },
   /**
    * Asks for one notice (NOTICE_KIND_SUBSCRIPTION) to the caller when something happens. If it is true already, the notice is sent at
-   * once. A call about the same event renews the subscription.
+   * once. A call about the same event renews the subscription; after the event, it makes a new one.
    *
    * PERMISSION_DENIED: NOT_PERMITTED (only members have an inbox). NOT_FOUND: AGENT_NOT_FOUND, TASK_NOT_FOUND. INVALID_ARGUMENT:
    * INVALID_FIELD, INVALID_NAME, MISSING_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (a member has
