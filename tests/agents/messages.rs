@@ -100,7 +100,8 @@ fn the_lead_sees_the_turn_and_the_tool_call_that_runs(setup: Setup) {
         let has_call = program["tool"].as_str().is_some_and(|tool| tool.contains("running"));
         (program["turn_since"].is_string() && has_call == setup.program.can(Can::ReportRunningCalls)).then_some(program)
     });
-    assert_eq!(running["tool_since"].is_string(), setup.program.can(Can::ReportRunningCalls), "{running}");
+    // Kimi Code reports that its shell runs, but not the command.
+    assert!(running["tool_since"].is_string() || !setup.program.can(Can::ReportRunningCalls), "{running}");
     let version = running["version"].as_str().unwrap();
     assert!(!version.is_empty() && !version.contains("tried"), "it is the tried one: {version}");
     let status = setup.world.cli(LEAD, &["status"]).succeeds().stdout;
