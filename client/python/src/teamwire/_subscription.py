@@ -329,9 +329,10 @@ class AsyncSubscription:
                 self._are_acks_over = error.reason in _ENDS or error.code() in _FINAL
                 if error.reason == "SESSION_SUPERSEDED" and not self._is_over:
                     if self._calls.settled.is_set():
-                        # Another process holds the inbox. If the stream is silent, its reader must not take the inbox back.
+                        # Another process holds the inbox. Even behind a silent stream, ours must not take it back.
                         self._tasks[0].cancel()
-                        return self._finish(End("superseded"))
+                        self._finish(End("superseded"))
+                        return
                     # Our own next session may have superseded this one, although no answer has come.
                     self._are_acks_over = False
                 await asyncio.sleep(0 if self._are_acks_over else 1)
