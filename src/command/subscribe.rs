@@ -22,10 +22,15 @@ use crate::{
 )]
 pub(super) enum Subscribe {
     /// When a member is idle, or its life ends
+    #[command(
+        after_help = "Examples:\n\n    teamwire subscribe idle backend\n    teamwire subscribe idle backend --for 10m"
+    )]
     Idle(OfMember),
     /// When a member exits, or counts as lost
+    #[command(after_help = "Example:\n\n    teamwire subscribe exit backend")]
     Exit(OfMember),
     /// When a task is completed or deleted
+    #[command(after_help = "Example:\n\n    teamwire subscribe task 12 --for 2h")]
     Task {
         /// The task
         id: u64,
@@ -35,6 +40,9 @@ pub(super) enum Subscribe {
     /// When another member edits a file
     ///
     /// Only edits from now on count, by programs whose runner sees which files they change; see `teamwire logs`.
+    #[command(
+        after_help = "Examples:\n\n    teamwire subscribe file src/lib.rs\n    teamwire subscribe file 'docs/*.md' --for 2h"
+    )]
     File {
         /// The file, or a pattern such as src/*.rs, relative to the root of the repository
         pattern: String,
@@ -42,11 +50,13 @@ pub(super) enum Subscribe {
         how: How,
     },
     /// List your subscriptions
+    #[command(after_help = "Example:\n\n    teamwire subscribe list")]
     List {
         #[command(flatten)]
         output: Output,
     },
     /// Cancel a subscription
+    #[command(after_help = "Example:\n\n    teamwire subscribe cancel idle/backend")]
     Cancel {
         /// Its id, such as idle/backend; see `teamwire subscribe list`
         id: String,
