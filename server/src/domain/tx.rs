@@ -171,7 +171,20 @@ impl<'a> Tx<'a> {
 
     /// Requires records that the rule is about to read one by one, so that they are loaded all at once.
     pub fn want<T: RecordType>(&self, ids: impl IntoIterator<Item = String>) -> Result<(), RuleError> {
-        let keys = ids.into_iter().map(|id| Key::new(T::KIND, id));
+        self.want_keys(ids.into_iter().map(|id| Key::new(T::KIND, id)))
+    }
+
+    /// Requires records of two types, as [`want`](Self::want) does.
+    pub fn want_both<A: RecordType, B: RecordType>(
+        &self,
+        ids: impl IntoIterator<Item = String>,
+        others: impl IntoIterator<Item = String>,
+    ) -> Result<(), RuleError> {
+        let ids = ids.into_iter().map(|id| Key::new(A::KIND, id));
+        self.want_keys(ids.chain(others.into_iter().map(|id| Key::new(B::KIND, id))))
+    }
+
+    fn want_keys(&self, keys: impl Iterator<Item = Key>) -> Result<(), RuleError> {
         let missing: Vec<Key> = keys.filter(|key| !self.snapshot.records.contains_key(key)).collect();
         if missing.is_empty() { Ok(()) } else { Err(RuleError::NeedsRecords(missing)) }
     }

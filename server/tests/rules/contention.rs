@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The most calls to the store for an end without a conflict: the rule reads each record when it finds that it needs
 /// it.
-const ENDS_TRIPS_MAX: usize = 6;
+const ENDS_TRIPS_MAX: usize = 7;
 
 /// How large a contention is, and what happens to it.
 #[derive(Clone, Copy)]

@@ -22,7 +22,7 @@ use crate::domain::{
     idempotency::{KeyedCall, fingerprint},
     identity::{self, Admit, CallerCredentials, Principal, Spender},
     life,
-    records::{Life, TeamRecord},
+    records::{Event, Life, SubscribersRecord, TeamRecord},
     request,
     secret::ClaimToken,
     text::{check_line, check_size},
@@ -236,6 +236,8 @@ pub fn complete(
         check_plan(&team, name)?;
     }
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
+    let (id, subscribers) = (record_id(request.task_id), Event::Task(request.task_id).subscribers_id());
+    tx.want_both::<TaskRecord, SubscribersRecord>([id], [subscribers])?;
     let mut task = find(tx, &change.board, request.task_id)?;
     // A review writes more than a result.
     if request.result.len() <= RESULT_BYTES_IN_FULL_TEAM && task.reviewer.is_none() {
