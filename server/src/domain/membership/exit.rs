@@ -13,7 +13,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal, invalid},
     notices,
     query::show_new_member,
-    records::{EndCause, Event as Awaited, Exit, Life, SessionEnd, SubscribersRecord, SubscriptionsRecord, TeamRecord},
+    records::{EndCause, Exit, Life, SessionEnd, TeamRecord},
     request, session, subscriptions,
     task::give_back,
     text::check_line,
@@ -110,16 +110,11 @@ pub(in crate::domain) fn conclude_life(
         session::end(tx, name, SessionEnd::Stopped)?;
     }
     notices::drop_waiting_idle(tx, team, name)?;
-    let exited = [Awaited::Exit(name.clone()), Awaited::Idle(name.clone())];
-    let subscribers = exited.iter().map(Awaited::subscribers_id);
-    tx.want_both::<SubscriptionsRecord, SubscribersRecord>([name.folded().to_owned()], subscribers)?;
-    subscriptions::forget(tx, name)?;
     let what = match report.approved_request_id.as_str() {
         "" => format!("{shown} has exited: {how}"),
         _ => format!("{shown} {how}"),
     };
-    let ended = v1::Notice { member: shown.to_string(), text: format!("{what}."), ..v1::Notice::default() };
-    subscriptions::happened(tx, team, &exited, &ended)?;
+    subscriptions::life_ended(tx, team, &shown, format!("{what}."))?;
     if !is_lead {
         let assigned = give_back::still_assigned(tx, name)?;
         let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));

@@ -19,7 +19,7 @@ use crate::domain::{
     history::{self, member_event},
     inbox, notices,
     post::{self, Urgency},
-    records::{EndCause, Event, Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
+    records::{EndCause, Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
     streams::REQUESTS,
     subscriptions,
     time::timestamp,
@@ -175,9 +175,7 @@ fn end_reserved(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, why: &str) 
     let member = member_mut(team, name)?;
     member.enter(Life::Exited { exit: Exit::unseen(why), cause: EndCause::NotStarted }, now_ms);
     history::append(tx, member_event(name, MemberState::Exited, member.incarnation, why));
-    let text = format!("{name} has not started: {why}");
-    let ended = v1::Notice { member: name.to_string(), text, ..v1::Notice::default() };
-    subscriptions::happened(tx, team, &[Event::Exit(name.clone()), Event::Idle(name.clone())], &ended)?;
+    subscriptions::life_ended(tx, team, name, format!("{name} has not started: {why}"))?;
     tx.notify(Topic::Team);
     Ok(())
 }

@@ -41,6 +41,15 @@ pub fn happened(tx: &mut Tx<'_>, team: &TeamRecord, events: &[Event], notice: &v
     Ok(())
 }
 
+/// Ends a member's subscriptions, and notifies those who wait for the end of its life. `text`: how it ended.
+pub fn life_ended(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, text: String) -> Result<(), RuleError> {
+    let events = [Event::Exit(name.clone()), Event::Idle(name.clone())];
+    let subscribers = events.iter().map(Event::subscribers_id);
+    tx.want_both::<SubscriptionsRecord, SubscribersRecord>([name.folded().to_owned()], subscribers)?;
+    forget(tx, name)?;
+    happened(tx, team, &events, &v1::Notice { member: name.to_string(), text, ..v1::Notice::default() })
+}
+
 /// Returns what a notice says of a member that is idle. `summary`: its own, which may be empty.
 pub fn member_idle(name: &Name, summary: &str) -> v1::Notice {
     let text = if summary.is_empty() { format!("{name} is idle.") } else { format!("{name} is idle: {summary}") };

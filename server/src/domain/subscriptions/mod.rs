@@ -12,5 +12,5 @@ mod happened;
 mod subscribe;
 
 pub use expire::expire;
-pub use happened::{files_edited, forget, happened, member_idle, task_done};
+pub use happened::{files_edited, forget, happened, life_ended, member_idle, task_done};
 pub use subscribe::{cancel, list, subscribe};
