@@ -11,24 +11,21 @@ use crate::agent_text::escaped;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 struct Subscribe {
-    /// What to wait for.
+    /// Idle: a teammate is idle, or its life ends. Exit: it exits. Task: a task is completed or deleted. File: a teammate
+    /// edits a file.
     event: Kind,
-    /// The teammate for idle and exit; the task's id for task; a path or a pattern such as src/*.rs, relative to the root
-    /// of the repository, for file.
+    /// The teammate; the task's id; or a path or a pattern such as src/*.rs, relative to the root of the repository.
     of: String,
 }
 
+// The model reads what the events mean above: a description of each variant would triple the schema.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 #[serde(rename_all = "snake_case")]
 enum Kind {
-    /// A teammate is idle, or its life ends.
     Idle,
-    /// A teammate exits.
     Exit,
-    /// A task is completed or deleted.
     Task,
-    /// A teammate edits a file.
     File,
 }
 

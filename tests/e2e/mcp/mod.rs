@@ -23,7 +23,7 @@ use crate::{
 const PYTHON: &str = "TEAMWIRE_TEST_MCP_PYTHON";
 
 /// How many tokens the names, descriptions and inputs of a lead's tools may take in a model's context.
-const TOKENS_MAX: usize = 3_650;
+const TOKENS_MAX: usize = 4_150;
 
 /// How many bytes of such a text make a token at least. Tokenizers of today need 3.5 to 4.5.
 const BYTES_OF_A_TOKEN: usize = 3;
