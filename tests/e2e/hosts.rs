@@ -5,6 +5,7 @@ use std::{fs, process::Command};
 use nix::sys::signal::Signal;
 #[cfg(target_os = "linux")]
 use nix::unistd::geteuid;
+use serde_json::Value;
 use teamwire_client::v1::{self, RequestState};
 
 use crate::{
@@ -252,6 +253,29 @@ fn the_join_token_of_a_member_is_in_no_process_list() {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o077, 0, "{}", private.display());
     }
+}
+
+#[test]
+fn a_host_starts_a_program_that_takes_one_prompt() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let profile = "via = \"exec\"\nprompt_as = \"argument\"\n\
+                   [profiles.mistaken]\ncommand = [\"cat\"]\nprompt_as = \"stdin\"\n\
+                   pass_env = [\"END_TO_END_WORLD\"]";
+    world.host_file("gpu-1", "", "echo \"I was asked: $1\"", profile);
+    let file = world.home("gpu-1").join("host.toml");
+    let text = fs::read_to_string(&file).unwrap().replace("''']", "''', \"agent\"]");
+    fs::write(&file, text).unwrap();
+    let _gpu = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
+    lead.start("docs");
+    world.cli(LEAD, &["send", "docs", "the color", "-s", "a question"]).succeeds();
+    let is_from = |message: &Value| message["from"] == "docs";
+    let answer = world.await_inbox(LEAD, "the answer", is_from)["content"].as_str().unwrap().to_owned();
+    assert!(answer.starts_with("I was asked: You are docs, a teammate of team acme."), "{answer}");
+
+    let decided = lead.decision(&lead.spawn("notes", |request| request.profile = "mistaken".to_owned()));
+    assert!(decided.reason.contains("add --via exec"), "{decided:?}");
 }
 
 #[test]

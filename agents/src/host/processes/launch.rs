@@ -74,6 +74,7 @@ impl Launch<'_> {
         };
         let options = [
             ("--via", profile.via.map(|via| via.as_str().to_owned())),
+            ("--prompt-as", profile.prompt_as.map(|place| place.as_str().to_owned())),
             ("--permissions", profile.permissions.map(|permissions| permissions.as_str().to_owned())),
             ("--approver", profile.approver.clone()),
             ("--restart", restart.map(|restart| restart.as_str().to_owned())),

@@ -50,6 +50,9 @@ pub struct Profile {
     /// How messages reach the program. If `None`, `teamwire run` chooses.
     #[serde(default)]
     pub via: Option<Via>,
+    /// Where a program that is started for each batch finds its prompt. If `None`, it gets lines of JSON.
+    #[serde(default)]
+    pub prompt_as: Option<PromptAs>,
     /// Where each member has its directory. If `None`, in the host's state directory.
     #[serde(default, deserialize_with = "bounds::path")]
     pub dir: Option<PathBuf>,
@@ -145,6 +148,16 @@ words! {
 }
 
 words! {
+    /// Where a program finds its prompt: the values of `--prompt-as`.
+    PromptAs {
+        /// On standard input.
+        Stdin = "stdin",
+        /// As the last argument.
+        Argument = "argument",
+    }
+}
+
+words! {
     /// Who answers when a program asks for permission: the values of `--permissions`.
     Permission {
         /// The approver.
@@ -208,6 +221,7 @@ impl Profile {
             command: vec![program.command.clone()],
             description: String::new(),
             via: None,
+            prompt_as: None,
             dir: None,
             worktree: None,
             discard_ignored: false,
@@ -293,6 +307,7 @@ tags = ["api"]
             ("pass_env = [\"TEAM*\"]", "TEAMWIRE_*"),
             ("env = { TEAMWIRE_AS = \"lead\" }", "TEAMWIRE_*"),
             ("via = \"telepathy\"", "telepathy"),
+            ("prompt_as = \"smoke\"", "smoke"),
             ("tags = [\"all\"]", "cannot be a tag"),
         ] {
             let error = with(line).err().unwrap_or_default();
