@@ -1,7 +1,8 @@
 //! A command that sets something up is killed at any moment, or a coordinator under load. The next one accepts what it has
 //! left.
 //!
-//! `TEAMWIRE_TEST_KILLS` says how often each is killed; `cargo xtask nightly` kills more often.
+//! `TEAMWIRE_TEST_KILLS` says how often each is killed, and `TEAMWIRE_TEST_QUEUED` how many messages wait in an inbox
+//! meanwhile; `cargo xtask nightly` kills more often, and has 100,000 wait.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +14,7 @@ use std::{
 };
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use teamwire_client::{Client, Retry, v1};
+use teamwire_client::{Client, Event as Received, Retry, SubscribeOptions, v1};
 use teamwire_proto::v1::{history_entry::Event, send_request::Body};
 use tokio::{runtime::Runtime, task::JoinSet};
 
@@ -132,12 +133,18 @@ const NO_LIMITS: &str = "[limits]\ninbox_entries_max = 1000000\ninbox_bytes_max 
 fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
     let mut world = World::configured(NO_LIMITS);
     world.create_team("acme");
-    world.join("sink");
+    let sink = world.join("sink");
     let sender = world.join("sender");
     let runtime = Runtime::new().unwrap();
     let _inside = runtime.enter();
     let client = Client::connect(&world.coordinator.address()).unwrap().with_credential(&sender).unwrap();
-    let (mut count, mut sequence, mut slowest) = (0, 0, Duration::ZERO);
+    let sink = client.with_credential(&sink).unwrap();
+    let queued = env::var("TEAMWIRE_TEST_QUEUED").map_or(0, |text| text.parse().unwrap());
+    runtime.block_on(queue(&client, queued.max(CALLERS)));
+    let mut sequence = 0;
+    let mut count = runtime.block_on(messages_after(&client, &mut sequence)).len();
+    assert!(queued <= count, "{count} of {queued} messages wait");
+    let mut starts = Vec::new();
     at_random_moments(Duration::from_millis(700), |moment| {
         let mut callers = JoinSet::new();
         for _ in 0..CALLERS {
@@ -150,27 +157,65 @@ fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
         count += confirmed.len();
         let began = Instant::now();
         world.coordinator.restart();
-        slowest = slowest.max(began.elapsed());
+        let serves = began.elapsed();
+        runtime.block_on(first_delivery(&sink));
+        starts.push((began.elapsed(), serves));
         let kept = runtime.block_on(messages_after(&client, &mut sequence));
         let lost: Vec<_> = confirmed.difference(&kept).collect();
         assert!(lost.is_empty(), "{} of {} confirmed messages are lost: {lost:?}", lost.len(), confirmed.len());
     });
     let kept = runtime.block_on(messages_after(&client, &mut 0)).len();
     assert!(0 < count && count <= kept, "{count} of {kept}");
-    eprintln!("{count} messages were confirmed; the slowest start took {slowest:?}");
+    starts.sort_unstable();
+    let waiting = &world.member("sink")["inbox_depth"];
+    eprintln!(
+        "{count} messages were confirmed, and {waiting} wait at the end. From a restart to the first delivery, and of that until it \
+         served: median {:?}, at most {:?}",
+        starts[starts.len() / 2],
+        starts[starts.len() - 1]
+    );
+}
+
+/// Queues at least so many messages.
+async fn queue(client: &Client, count: usize) {
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        let client = client.clone();
+        callers.spawn(async move {
+            for _ in 0..count.div_ceil(CALLERS) {
+                send(&client).await.unwrap();
+            }
+        });
+    }
+    callers.join_all().await;
+}
+
+/// Returns once the inbox's oldest message has come.
+async fn first_delivery(sink: &Client) {
+    let mut inbox = sink.subscribe(SubscribeOptions::default());
+    loop {
+        match inbox.next().await.unwrap().unwrap() {
+            Received::Delivery(delivery) => return delivery.ack(),
+            Received::Opened(_) | Received::Lost { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Sends a message. Returns its id.
+async fn send(client: &Client) -> Result<String, teamwire_client::Error> {
+    let message =
+        v1::DirectMessage { recipient: "sink".to_owned(), summary: "one of many".to_owned(), content: "x".repeat(300) };
+    let request = v1::SendRequest { body: Some(Body::Message(message)), ..Default::default() };
+    Ok(client.send(request).await?.message_id)
 }
 
 /// Sends until a call fails. Returns the ids of the messages that were confirmed.
 async fn send_until_refused(client: Client) -> Vec<String> {
     let mut ids = Vec::new();
     loop {
-        let message = v1::DirectMessage {
-            recipient: "sink".to_owned(),
-            summary: "one of many".to_owned(),
-            content: "x".repeat(300),
-        };
-        match client.send(v1::SendRequest { body: Some(Body::Message(message)), ..Default::default() }).await {
-            Ok(sent) => ids.push(sent.message_id),
+        match send(&client).await {
+            Ok(id) => ids.push(id),
             Err(_) => return ids,
         }
     }

@@ -108,10 +108,13 @@ pub(crate) fn new_stories() -> Result<(), Failure> {
 /// How often `cargo xtask nightly` kills each command that sets something up.
 const KILLS: &str = "300";
 
+/// How many messages wait in an inbox while a coordinator is killed.
+const QUEUED: &str = "100000";
+
 /// Kills commands that set something up, at random moments, and checks that the next one accepts what they leave.
 pub(crate) fn kills() -> Result<(), Failure> {
     let mut tests = Tests::prepare(true)?;
-    tests.environment.push(("TEAMWIRE_TEST_KILLS", KILLS.into()));
+    tests.environment.extend([("TEAMWIRE_TEST_KILLS", KILLS.into()), ("TEAMWIRE_TEST_QUEUED", QUEUED.into())]);
     tests.nextest(&["--test", "e2e", "kills::", "--profile", "long"])
 }
 
