@@ -207,7 +207,10 @@ test("the page shows what was said, asked and decided, and events on request", a
   await page.getByLabel("Unfold notices").waitFor();
   await events.click();
   for (const text of EVENTS) await rows(page, text).first().waitFor({ state: "detached" });
-  await list.getByRole("listitem").nth(said - 1).waitFor();
+  await list
+    .getByRole("listitem")
+    .nth(said - 1)
+    .waitFor();
   assert.equal(await list.getByRole("listitem").count(), said);
 
   // A link to an event that is not shown leads to what was said before it.
