@@ -9,6 +9,7 @@ pub use authority::{Authority, Issued};
 
 use std::{
     collections::VecDeque,
+    io::ErrorKind,
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex},
@@ -141,7 +142,14 @@ impl Coordinator {
     /// Stops with all connections, and starts again on the same port.
     pub async fn restart(&self) {
         self.stop().await;
-        self.serve(TcpListener::bind(self.address).await.unwrap());
+        let listener = loop {
+            match TcpListener::bind(self.address).await {
+                // A connection of another test has it as its own port for now.
+                Err(error) if error.kind() == ErrorKind::AddrInUse => sleep(Duration::from_millis(10)).await,
+                bound => break bound.unwrap(),
+            }
+        };
+        self.serve(listener);
     }
 
     pub async fn stop(&self) {
