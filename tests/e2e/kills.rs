@@ -2,7 +2,7 @@
 //! left.
 //!
 //! `TEAMWIRE_TEST_KILLS` says how often each is killed, and `TEAMWIRE_TEST_QUEUED` how many messages wait in an inbox
-//! meanwhile; `cargo xtask nightly` kills more often, and has 100,000 wait.
+//! meanwhile; `cargo xtask nightly` raises both.
 
 use std::{
     collections::BTreeSet,
@@ -129,23 +129,21 @@ const NO_LIMITS: &str = "[limits]\ninbox_entries_max = 1000000\ninbox_bytes_max 
                          sends_per_second = 1000000\nsends_burst = 1000000\nwrites_per_second = 1000000\n\
                          writes_burst = 1000000\nread_bytes_per_second = \"16GiB\"\nread_bytes_burst = \"16GiB\"\n";
 
+/// How often a coordinator is killed before the next begins with a new store, because each kill leaves more messages.
+const KILLS_OF_A_STORE: u32 = 10;
+
 #[test]
 fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
-    let mut world = World::configured(NO_LIMITS);
-    world.create_team("acme");
-    let sink = world.join("sink");
-    let sender = world.join("sender");
     let runtime = Runtime::new().unwrap();
     let _inside = runtime.enter();
-    let client = Client::connect(&world.coordinator.address()).unwrap().with_credential(&sender).unwrap();
-    let sink = client.with_credential(&sink).unwrap();
-    let queued = env::var("TEAMWIRE_TEST_QUEUED").map_or(0, |text| text.parse().unwrap());
-    runtime.block_on(queue(&client, queued.max(CALLERS)));
-    let mut sequence = 0;
-    let mut count = runtime.block_on(messages_after(&client, &mut sequence)).len();
-    assert!(queued <= count, "{count} of {queued} messages wait");
-    let mut starts = Vec::new();
+    let queued: usize = env::var("TEAMWIRE_TEST_QUEUED").map_or(0, |text| text.parse().unwrap());
+    let (mut store, mut kills, mut starts) = (None, 0, Vec::new());
     at_random_moments(Duration::from_millis(700), |moment| {
+        let LoadedStore { world, client, sink, count, sequence } = match kills % KILLS_OF_A_STORE {
+            0 => store.insert(runtime.block_on(LoadedStore::new(queued))),
+            _ => store.as_mut().unwrap(),
+        };
+        kills += 1;
         let mut callers = JoinSet::new();
         for _ in 0..CALLERS {
             callers.spawn(send_until_refused(client.clone().with_retry(Retry::none())));
@@ -154,26 +152,52 @@ fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
         sleep(moment);
         world.coordinator.kill();
         let confirmed: BTreeSet<String> = runtime.block_on(callers.join_all()).into_iter().flatten().collect();
-        count += confirmed.len();
+        *count += confirmed.len();
         let began = Instant::now();
         world.coordinator.restart();
         let serves = began.elapsed();
-        runtime.block_on(first_delivery(&sink));
+        runtime.block_on(first_delivery(sink));
         starts.push((began.elapsed(), serves));
-        let kept = runtime.block_on(messages_after(&client, &mut sequence));
+        let kept = runtime.block_on(messages_after(client, sequence));
         let lost: Vec<_> = confirmed.difference(&kept).collect();
         assert!(lost.is_empty(), "{} of {} confirmed messages are lost: {lost:?}", lost.len(), confirmed.len());
+        let kept = runtime.block_on(messages_after(client, &mut 0)).len();
+        assert!(queued < *count && *count <= kept, "{count} of {kept}");
+        let waiting = &world.member("sink")["inbox_depth"];
+        eprintln!("{} new messages were confirmed, and {waiting} wait", confirmed.len());
     });
-    let kept = runtime.block_on(messages_after(&client, &mut 0)).len();
-    assert!(0 < count && count <= kept, "{count} of {kept}");
     starts.sort_unstable();
-    let waiting = &world.member("sink")["inbox_depth"];
     eprintln!(
-        "{count} messages were confirmed, and {waiting} wait at the end. From a restart to the first delivery, and of that until it \
-         served: median {:?}, at most {:?}",
+        "From a restart to the first delivery, and of that until it served: median {:?}, at most {:?}",
         starts[starts.len() / 2],
         starts[starts.len() - 1]
     );
+}
+
+/// A coordinator whose store holds messages that nobody has received.
+struct LoadedStore {
+    world: World,
+    client: Client,
+    sink: Client,
+    /// How many messages were confirmed.
+    count: usize,
+    /// The end of the history.
+    sequence: u64,
+}
+
+impl LoadedStore {
+    /// Starts one, and queues at least so many messages.
+    async fn new(queued: usize) -> Self {
+        let world = World::configured(NO_LIMITS);
+        world.create_team("acme");
+        let (sink, sender) = (world.join("sink"), world.join("sender"));
+        let client = Client::connect(&world.coordinator.address()).unwrap().with_credential(&sender).unwrap();
+        let sink = client.with_credential(&sink).unwrap();
+        queue(&client, queued.max(CALLERS)).await;
+        let mut sequence = 0;
+        let count = messages_after(&client, &mut sequence).await.len();
+        Self { world, client, sink, count, sequence }
+    }
 }
 
 /// Queues at least so many messages.
