@@ -39,6 +39,9 @@ pub struct Connection<S> {
     gate: Arc<AuthGate>,
     /// `None` if the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Whether the connection is closed if no call is being decided at the deadline. Otherwise it is checked once more: the
+    /// reply to a call that was just decided may not have been written.
+    is_last_check: bool,
     /// Ready when the connection must make way for another one; once its gate is open, when its member has begun two
     /// more lives, or needs its place.
     eviction: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -51,7 +54,15 @@ impl<S> Connection<S> {
         let page_deadline = deadline + PAGE_TIME;
         let deadline = Some(Box::pin(sleep_until(deadline)));
         let eviction = Box::pin(slot.eviction().cancelled_owned());
-        Self { stream, peer, gate: Arc::new(AuthGate::of(peer, slot)), deadline, eviction, page_deadline }
+        Self {
+            stream,
+            peer,
+            gate: Arc::new(AuthGate::of(peer, slot)),
+            deadline,
+            is_last_check: false,
+            eviction,
+            page_deadline,
+        }
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
@@ -72,10 +83,12 @@ impl<S> Connection<S> {
                 deadline.as_mut().reset(self.page_deadline);
                 continue;
             }
-            if !self.gate.is_deciding() {
+            let is_deciding = self.gate.is_deciding();
+            if self.is_last_check && !is_deciding {
                 tracing::debug!(peer = %self.peer, "closed: no call presented a valid credential in time");
                 return Err(io::ErrorKind::TimedOut.into());
             }
+            self.is_last_check = !is_deciding;
             deadline.as_mut().reset(Instant::now() + AGAIN);
         }
         while self.deadline.is_none() && self.eviction.as_mut().poll(context).is_ready() {
@@ -141,5 +154,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_deadline(context)?;
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+    use crate::{
+        budget::{Budgets, Rates, Refusals, Shares},
+        edge::{
+            auth_gate::GatedCall,
+            slots::{Bounds, ConnectionSlots},
+        },
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_decided_as_the_time_runs_out_gets_its_reply() {
+        let budgets = Arc::new(Budgets::new(Rates::default(), Shares::default(), Refusals::default()));
+        let bounds = Bounds { all: 1, reserved: 0, strangers_per_address: 1 };
+        let slots = Arc::new(ConnectionSlots::new(budgets, bounds));
+        let peer = SocketAddr::from(([192, 0, 2, 1], 1));
+        let (near, _far) = duplex(64);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let mut connection = Connection::new(Either::Left(near), peer, deadline, slots.admit(peer).unwrap());
+        let call = GatedCall::new(connection.connect_info());
+        call.has_credential();
+        let decision = call.decision();
+        sleep_until(deadline).await;
+        drop(decision);
+        connection.write_all(b"refused").await.unwrap();
+        // Nothing else is decided.
+        let ended = connection.read_u8().await.unwrap_err();
+        assert_eq!((ended.kind(), deadline.elapsed()), (io::ErrorKind::TimedOut, AGAIN));
     }
 }
