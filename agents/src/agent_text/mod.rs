@@ -50,8 +50,7 @@ pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> Strin
     }
     if message.automatic {
         let _ = write!(text, " note=\"automatic: its program wrote this at the end of a turn, and did not send it\"");
-    }
-    if message.interrupt {
+    } else if message.interrupt {
         let _ = write!(text, " note=\"it ended your last turn, which you do not continue unless it says so\"");
     }
     if !message.attachments.is_empty() {

@@ -38,6 +38,14 @@ fn check_message(message: &v1::Message) {
     let element = parse(&agent_text::teammate_message(message, agent_text::AnswerWith::Command));
     let sender = message.sender.as_ref().map_or("", |sender| sender.name.as_str());
     assert_eq!(element.attributes[0], ("teammate_id".to_owned(), sender.to_owned()));
+    for (name, value) in &element.attributes {
+        match (name.as_str(), message.body.as_ref()) {
+            ("note", _) => assert!(message.automatic || message.interrupt, "{value:?} was forged"),
+            ("to", Some(Body::Broadcast(body))) => assert_eq!(*value, format!("@{}", body.tag)),
+            ("to", _) => panic!("{value:?} was forged"),
+            _ => {}
+        }
+    }
     let foreign = match message.body.as_ref() {
         None => return,
         Some(Body::Message(body)) => {
@@ -92,7 +100,10 @@ fn parse(text: &str) -> Element {
     while let Some(attribute) = rest.strip_prefix(' ') {
         let (name, value) = attribute.split_once("=\"").expect("an attribute has a value");
         let (value, after) = value.split_once('"').expect("a value ends");
-        assert!(["teammate_id", "summary", "attachments"].contains(&name), "an attribute was forged: {name}");
+        assert!(
+            ["teammate_id", "to", "summary", "note", "attachments"].contains(&name),
+            "an attribute was forged: {name}"
+        );
         assert!(attributes.iter().all(|(known, _)| known != name), "{name} is there twice");
         attributes.push((name.to_owned(), unescape(value)));
         rest = after;
