@@ -9,7 +9,6 @@ pub use authority::{Authority, Issued};
 
 use std::{
     collections::VecDeque,
-    io::ErrorKind,
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex},
@@ -33,7 +32,7 @@ use teamwire_client::{
     },
 };
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     sync::{mpsc, watch},
     task::JoinHandle,
     time::{sleep, timeout},
@@ -106,6 +105,20 @@ pub struct Coordinator {
     pub address: SocketAddr,
     tls: Option<ServerTlsConfig>,
     serving: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Keeps the port while nothing listens there, so that no connection of another test gets it.
+    _port: Arc<TcpSocket>,
+}
+
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Binds a socket to an address that other sockets of this user may have, too.
+fn bind(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.set_reuseport(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
 }
 
 impl Coordinator {
@@ -114,11 +127,11 @@ impl Coordinator {
     }
 
     pub async fn start_with(tls: Option<ServerTlsConfig>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let port = Arc::new(bind(SocketAddr::from(([127, 0, 0, 1], 0))));
+        let address = port.local_addr().unwrap();
         let (state, changed, serving) = (Arc::default(), watch::Sender::default(), Arc::default());
-        let coordinator = Self { state, changed, address, tls, serving };
-        coordinator.serve(listener);
+        let coordinator = Self { state, changed, address, tls, serving, _port: port };
+        coordinator.serve(bind(address).listen(BACKLOG).unwrap());
         coordinator
     }
 
@@ -142,14 +155,7 @@ impl Coordinator {
     /// Stops with all connections, and starts again on the same port.
     pub async fn restart(&self) {
         self.stop().await;
-        let listener = loop {
-            match TcpListener::bind(self.address).await {
-                // A connection of another test has it as its own port for now.
-                Err(error) if error.kind() == ErrorKind::AddrInUse => sleep(Duration::from_millis(10)).await,
-                bound => break bound.unwrap(),
-            }
-        };
-        self.serve(listener);
+        self.serve(bind(self.address).listen(BACKLOG).unwrap());
     }
 
     pub async fn stop(&self) {
