@@ -14,8 +14,8 @@ use std::{
 };
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use teamwire_client::{Client, Event as Received, Retry, SubscribeOptions, v1};
-use teamwire_proto::v1::{history_entry::Event, send_request::Body};
+use teamwire_client::{Client, Event as Received, Retry, SubscribeOptions, message, v1};
+use teamwire_proto::v1::history_entry::Event;
 use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::world::{FreshMachine, World, bare_command, eventually};
@@ -137,10 +137,17 @@ fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
     let runtime = Runtime::new().unwrap();
     let _inside = runtime.enter();
     let queued: usize = env::var("TEAMWIRE_TEST_QUEUED").map_or(0, |text| text.parse().unwrap());
-    let (mut store, mut kills, mut starts) = (None, 0, Vec::new());
+    let (mut store, mut kills, mut starts) = (None::<LoadedStore>, 0, Vec::new());
+    let check = |store: LoadedStore| {
+        let kept = runtime.block_on(messages_after(&store.client, &mut 0)).len();
+        assert!(queued < store.count && store.count <= kept, "{} of {kept}", store.count);
+    };
     at_random_moments(Duration::from_millis(700), |moment| {
         let LoadedStore { world, client, sink, count, sequence } = match kills % KILLS_OF_A_STORE {
-            0 => store.insert(runtime.block_on(LoadedStore::new(queued))),
+            0 => {
+                store.take().map(check);
+                store.insert(runtime.block_on(LoadedStore::new(queued)))
+            }
             _ => store.as_mut().unwrap(),
         };
         kills += 1;
@@ -161,11 +168,10 @@ fn sends_that_were_confirmed_survive_kills_of_the_coordinator() {
         let kept = runtime.block_on(messages_after(client, sequence));
         let lost: Vec<_> = confirmed.difference(&kept).collect();
         assert!(lost.is_empty(), "{} of {} confirmed messages are lost: {lost:?}", lost.len(), confirmed.len());
-        let kept = runtime.block_on(messages_after(client, &mut 0)).len();
-        assert!(queued < *count && *count <= kept, "{count} of {kept}");
         let waiting = &world.member("sink")["inbox_depth"];
         eprintln!("{} new messages were confirmed, and {waiting} wait", confirmed.len());
     });
+    store.map(check);
     starts.sort_unstable();
     eprintln!(
         "From a restart to the first delivery, and of that until it served: median {:?}, at most {:?}",
@@ -228,10 +234,7 @@ async fn first_delivery(sink: &Client) {
 
 /// Sends a message. Returns its id.
 async fn send(client: &Client) -> Result<String, teamwire_client::Error> {
-    let message =
-        v1::DirectMessage { recipient: "sink".to_owned(), summary: "one of many".to_owned(), content: "x".repeat(300) };
-    let request = v1::SendRequest { body: Some(Body::Message(message)), ..Default::default() };
-    Ok(client.send(request).await?.message_id)
+    Ok(client.send(message::direct("sink", "one of many", "x".repeat(300))).await?.message_id)
 }
 
 /// Sends until a call fails. Returns the ids of the messages that were confirmed.
