@@ -183,7 +183,8 @@ impl StoreLayer for BuggyStore {
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let mut records = self.store.read(namespace, keys).await?;
         if self.bug == Bug::NoClaimCheck && keys.iter().any(|key| key.kind == "task") {
-            // On a busy machine a coordinator often finishes one claim before it begins the next.
+            // On a busy machine a coordinator often finishes one claim before it begins the next. No event could replace the
+            // time: nothing says that another claim will come.
             sleep(Duration::from_millis(10)).await;
         }
         if self.bug == Bug::NoFence {
